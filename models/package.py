@@ -1,0 +1,222 @@
+"""Model packages on disk: write, read, verify, list. The only part of `models` that the service imports.
+
+    <repository>/<model>/<version>/
+        manifest.json      written last; vouches for itself and for every other file
+        graph/item.pb      frozen graph
+        tables/*.parquet   embedding tables cut out of it
+        golden.arrow       recorded inputs and scores
+        assets/            whatever else the model needs
+
+A version appears by one rename of a hidden sibling, after every file and directory in it was synced; a directory without
+a valid manifest does not exist. Equal content gives equal bytes: nothing here records a clock time.
+"""
+
+import errno
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from feature_store.schema import Schema
+from feature_store.transforms import Slot
+
+from .errors import PackageError, PackageExistsError, PackageMissingError
+from .manifest import (
+    MANIFEST_BYTES_MAX,
+    MANIFEST_FILE,
+    FileEntry,
+    Golden,
+    Graph,
+    GraphInput,
+    GraphOutput,
+    Manifest,
+    Source,
+    TableFile,
+    is_safe_name,
+    is_safe_path,
+    manifest_bytes,
+    parse_manifest,
+)
+
+__all__ = [
+    "MANIFEST_FILE", "FileEntry", "Golden", "Graph", "GraphInput", "GraphOutput", "Manifest", "PackageError",
+    "PackageExistsError", "PackageMissingError", "Source", "TableFile", "list_versions", "publish", "read_manifest",
+    "verify", "version_dir", "write_package",
+]
+
+_CHUNK_BYTES = 1 << 20
+_STAGING_PREFIX = ".staging-"
+
+
+def version_dir(repository: Path | str, model: str, version: int) -> Path:
+    """Where that version lives. Raises PackageError for a model name that is not one plain path component."""
+    if not is_safe_name(model):
+        raise PackageError(MANIFEST_FILE, f"model name {model!r}: letters, digits, '_', '-', '.' only, no leading dot")
+    if version < 1:
+        raise PackageError(MANIFEST_FILE, f"version {version}: must be 1 or more")
+    return Path(repository) / model / str(version)
+
+
+def read_manifest(directory: Path | str) -> Manifest:
+    """The checked manifest of the package in `directory`. Does not read the other files.
+
+    Raises PackageMissingError when there is none, PackageError (naming manifest.json) when it is not valid.
+    """
+    path = Path(directory) / MANIFEST_FILE
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(MANIFEST_BYTES_MAX + 1)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise PackageMissingError(MANIFEST_FILE, f"no model package in {directory}") from error
+    except OSError as error:
+        raise PackageError(MANIFEST_FILE, f"cannot be read: {error}") from error
+    return parse_manifest(raw)
+
+
+def verify(directory: Path | str) -> Manifest:
+    """Reads the manifest and hashes every file. Raises PackageError, naming the file, for one that is missing, damaged,
+    of another size, not a plain file, or not listed."""
+    root = Path(directory)
+    manifest = read_manifest(root)
+    for name, entry in sorted(manifest.files.items()):
+        found = _describe(root, name, entry.bytes)
+        if found != entry:
+            raise PackageError(name, f"damaged: sha256 {found.sha256}, the manifest says {entry.sha256}; push it again")
+    unlisted = sorted(set(_walk(root)) - set(manifest.files) - {MANIFEST_FILE})
+    if unlisted:
+        raise PackageError(unlisted[0], "not listed in the manifest")
+    return manifest
+
+
+def list_versions(repository: Path | str, model: str) -> list[int]:
+    """The published versions of `model`, ascending: directories named by an integer that hold a valid manifest of that
+    model and version. Empty when there are none."""
+    versions = []
+    try:
+        names = os.listdir(version_dir(repository, model, 1).parent)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    for name in names:
+        if not (name.isascii() and name.isdigit() and len(name) <= 18 and str(int(name)) == name and name != "0"):
+            continue
+        try:
+            manifest = read_manifest(version_dir(repository, model, int(name)))
+        except PackageError:
+            continue
+        if (manifest.model, manifest.version) == (model, int(name)):
+            versions.append(int(name))
+    return sorted(versions)
+
+
+def write_package(
+    repository: Path | str,
+    *,
+    model: str,
+    version: int,
+    schema: Schema,
+    slots: Sequence[Slot],
+    graph: Graph,
+    tables: Sequence[TableFile],
+    golden: Golden,
+    fill: Callable[[Path], None],
+    notes: Mapping[str, Any] | None = None,
+) -> Path:
+    """Publishes one version and returns its directory.
+
+    `fill` receives an empty directory and writes every file but the manifest into it; digests are computed afterwards,
+    the manifest is written last. Raises PackageExistsError when the version exists, PackageError when the files do not
+    match what graph, tables and golden name. Nothing is left behind on failure.
+    """
+    with publish(repository, model, version) as staging:
+        fill(staging)
+        files = {name: _describe(staging, name) for name in sorted(_walk(staging))}
+        parts = (schema, tuple(slots), graph, tuple(tables), golden, files, dict(notes or {}))
+        raw = manifest_bytes(Manifest(model, version, *parts))
+        parse_manifest(raw)
+        (staging / MANIFEST_FILE).write_bytes(raw)
+    return version_dir(repository, model, version)
+
+
+@contextmanager
+def publish(repository: Path | str, model: str, version: int) -> Iterator[Path]:
+    """Yields a hidden empty directory beside the version's own; on success syncs it and renames it into place.
+
+    Raises PackageExistsError when the version exists, before and after. The hidden directory is removed on failure.
+    """
+    target = version_dir(repository, model, version)
+    _refuse_existing(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=target.parent))
+    try:
+        staging.chmod(0o755)
+        yield staging
+        _sync_tree(staging)
+        try:
+            os.rename(staging, target)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise PackageExistsError(str(target), "another writer published this version first") from error
+            raise
+        _sync(target.parent)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+
+
+def _refuse_existing(target: Path) -> None:
+    if os.path.lexists(target):
+        raise PackageExistsError(str(target), "this version exists; versions are never overwritten, choose another")
+
+
+def _walk(root: Path) -> Iterator[str]:
+    """Names of all files below `root`, with `/`; links are reported like files, for `_describe` to refuse."""
+    for folder, folders, files in os.walk(root):
+        for name in [*files, *(d for d in folders if os.path.islink(os.path.join(folder, d)))]:
+            yield Path(folder, name).relative_to(root).as_posix()
+
+
+def _describe(root: Path, name: str, bytes_expected: int | None = None) -> FileEntry:
+    """Digest and size of one file. The size is compared first, so that a huge impostor is not hashed."""
+    if not is_safe_path(name):
+        raise PackageError(name, "not a plain path inside the package")
+    digest, total = hashlib.sha256(), 0
+    try:
+        for parent in [*Path(name).parents][:-1]:
+            if (root / parent).is_symlink():
+                raise PackageError(name, f"{parent} is a link; packages hold plain files only")
+        descriptor = os.open(root / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(descriptor, "rb", buffering=0) as file:
+            status = os.fstat(descriptor)
+            size = status.st_size
+            if not stat.S_ISREG(status.st_mode):
+                raise PackageError(name, "not a plain file")
+            if bytes_expected is not None and size != bytes_expected:
+                raise PackageError(name, f"damaged: {size} bytes, the manifest says {bytes_expected}; push it again")
+            while chunk := file.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                total += len(chunk)
+    except FileNotFoundError as error:
+        raise PackageError(name, "missing") from error
+    except OSError as error:
+        raise PackageError(name, f"not a readable plain file: {error.strerror}") from error
+    return FileEntry(sha256=digest.hexdigest(), bytes=total)
+
+
+def _sync_tree(root: Path) -> None:
+    for folder, _, files in os.walk(root, topdown=False):
+        for name in files:
+            _sync(Path(folder, name))
+        _sync(Path(folder))
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
