@@ -1,0 +1,130 @@
+"""A client for the Rank RPC: plain Python and numpy values in, numpy arrays out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import grpc
+import numpy as np
+
+from lambda_svc.columns import pack
+from lambda_svc.errors import LambdaError, error_for_status
+from lambda_svc.proto import ranking_pb2 as pb
+from lambda_svc.proto import ranking_pb2_grpc as pb_grpc
+
+__all__ = ["RankAnswer", "RankingClient"]
+
+MESSAGE_BYTES_MAX = 32 << 20  # the server's default, both ways
+
+
+@dataclass(frozen=True)
+class RankAnswer:
+    """Candidates best first. All arrays have k rows."""
+
+    candidate_ids: np.ndarray  # int64
+    positions: np.ndarray  # uint32, where each stood in the request
+    rank_scores: np.ndarray  # float64
+    heads: dict[str, np.ndarray]  # float32
+    flags: np.ndarray  # uint8, CandidateFlag bits
+    message: pb.RankResponse  # plan, level, coverage, reasons, times, bytes_copied
+
+    @classmethod
+    def of(cls, message: pb.RankResponse) -> RankAnswer:
+        """Reads a response without copying its columns."""
+        return cls(
+            candidate_ids=np.frombuffer(message.candidate_ids, np.int64),
+            positions=np.frombuffer(message.positions, np.uint32),
+            rank_scores=np.frombuffer(message.rank_scores, np.float64),
+            heads={head.head: np.frombuffer(head.scores, np.float32) for head in message.heads},
+            flags=np.frombuffer(message.flags, np.uint8),
+            message=message,
+        )
+
+
+class RankingClient:
+    """One connection to a ranking server; thread-safe, use as a context manager.
+
+    >>> with RankingClient("127.0.0.1:8500") as client:
+    ...     answer = client.rank("explore_rank", user_id=7, candidate_ids=[1, 2, 3], top_k=2, timeout_s=0.05)
+    """
+
+    def __init__(self, target: str, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
+        options = [
+            ("grpc.max_receive_message_length", message_bytes_max),
+            ("grpc.max_send_message_length", message_bytes_max),
+        ]
+        self._channel = grpc.insecure_channel(target, options)
+        self._stub = pb_grpc.RankingStub(self._channel)
+
+    def __enter__(self) -> RankingClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._channel.close()
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Returns once connected; raises Unavailable after `timeout_s`."""
+        try:
+            grpc.channel_ready_future(self._channel).result(timeout_s)
+        except grpc.FutureTimeoutError:
+            raise error_for_status("UNAVAILABLE", f"no connection within {timeout_s} s") from None
+
+    def rank(
+        self,
+        scenario: str,
+        user_id: int,
+        candidate_ids: Sequence[int] | np.ndarray,
+        *,
+        top_k: int = 0,
+        user: Mapping[str, object] | None = None,
+        context: Mapping[str, object] | None = None,
+        items: Mapping[str, object] | None = None,
+        formula_inputs: Mapping[str, object] | None = None,
+        timeout_s: float = 1.0,
+    ) -> RankAnswer:
+        """Ranks candidates for one user; `top_k` 0 returns all. Ids are int64 or uint64, the same 64 bits.
+
+        `user`, `context` and `items` bring raw features that override stored ones, by name: one row for user and
+        context, one row per candidate for items (lambda_svc.columns.pack says which values are taken). Raises the same
+        error classes as the server.
+        """
+        message = pb.RankRequest(
+            scenario=scenario,
+            user_id=signed(user_id),
+            candidate_ids=packed_ids(candidate_ids),
+            top_k=top_k,
+            user_columns=[pack(name, [value]) for name, value in (user or {}).items()],
+            context_columns=[pack(name, [value]) for name, value in (context or {}).items()],
+            item_columns=[pack(name, values) for name, values in (items or {}).items()],
+            formula_inputs=[pack(name, values) for name, values in (formula_inputs or {}).items()],
+        )
+        return RankAnswer.of(self.call(message, timeout_s))
+
+    def call(self, message: pb.RankRequest, timeout_s: float) -> pb.RankResponse:
+        """Sends a message built by the caller. Raises the same error classes as the server."""
+        try:
+            return self._stub.Rank(message, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise _translated(error) from None
+
+
+def signed(value: int) -> int:
+    """The int64 with the same 64 bits as `value`; raises OverflowError beyond uint64."""
+    return int.from_bytes(value.to_bytes(8, "little", signed=value < 0), "little", signed=True)
+
+
+def packed_ids(ids: Sequence[int] | np.ndarray) -> bytes:
+    """Ids as little-endian 64-bit bytes; raises TypeError for ids that are not integers."""
+    array = np.asarray(ids) if len(ids) else np.empty(0, np.int64)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"candidate_ids: expected int64 or uint64, got {array.dtype}")
+    return array.astype(np.uint64 if array.dtype == np.uint64 else np.int64).tobytes()
+
+
+def _translated(error: grpc.RpcError) -> LambdaError:
+    return error_for_status(error.code().name, error.details() or "")

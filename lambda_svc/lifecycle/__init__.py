@@ -1,0 +1,7 @@
+"""How a model version comes to serve: taken in, loaded, checked against its golden scores."""
+
+from lambda_svc.lifecycle.golden import check_golden
+from lambda_svc.lifecycle.intake import take_in
+from lambda_svc.lifecycle.load import load_model
+
+__all__ = ["check_golden", "load_model", "take_in"]

@@ -1,0 +1,76 @@
+"""Golden check: before a version may serve, its own golden rows go through the whole plan and must give their scores.
+
+Each group of golden rows is one request (one user and context, several candidates) that brings all its features along,
+so transforms, lookups, graph and slices are checked together, unknown ids included.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from feature_store import Column, FeatureError
+from lambda_svc.errors import PackageRejected
+from lambda_svc.plan import ScenarioPlan
+from lambda_svc.request import SIDES, NativeColumn
+
+__all__ = ["check_golden"]
+
+TIME_LIMIT_S = 120
+
+
+def check_golden(folder: Path, plan: ScenarioPlan) -> dict[str, float]:
+    """Re-scores golden.arrow; returns the largest difference per head. Raises PackageRejected beyond the tolerance."""
+    golden = plan.model.manifest.golden
+    try:
+        with pa.memory_map(str(folder / golden.file)) as source:
+            table = pa.ipc.open_file(source).read_all()
+        worst = {head: 0.0 for head in plan.heads}
+        for group in _groups(table):
+            for head, difference in _differences(group, plan).items():
+                worst[head] = float(np.maximum(worst[head], difference))  # max() would let a NaN pass
+    except (pa.ArrowInvalid, KeyError, FeatureError) as error:
+        raise PackageRejected(f"{golden.file}: golden rows cannot be replayed: {error}") from error
+    for head, difference in worst.items():
+        if not difference <= golden.tolerance[head]:
+            raise PackageRejected(
+                f"{golden.file}: head {head!r} differs from its golden scores by {difference:.3g}, "
+                f"the manifest allows {golden.tolerance[head]:.3g}"
+            )
+    return worst
+
+
+def _groups(table: pa.Table) -> Iterator[pa.Table]:
+    group = table.column("group").to_numpy()
+    starts = np.flatnonzero(np.diff(group, prepend=group[:1] - 1))
+    for start, end in zip(starts, [*starts[1:], len(group)]):
+        yield table.slice(start, end - start)
+
+
+def _differences(group: pa.Table, plan: ScenarioPlan) -> dict[str, float]:
+    rows = group.num_rows
+    result = plan.pipeline.rank(
+        user_id=0,
+        candidate_ids=np.zeros(rows, np.int64),
+        columns=list(_columns(group, plan)),
+        formula_inputs=[np.ones(rows, np.float32) for _ in plan.config.formula_inputs],
+        top_k=0,
+        deadline_ns=time.monotonic_ns() + TIME_LIMIT_S * 10**9,
+    )
+    differences = {}
+    for head, scores in zip(plan.heads, result.heads):
+        expected = group.column(f"score:{head}").to_numpy()[result.positions]
+        differences[head] = float(np.max(np.abs(scores - expected), initial=0.0))
+    return differences
+
+
+def _columns(group: pa.Table, plan: ScenarioPlan) -> Iterator[NativeColumn]:
+    for side_index, side in enumerate(SIDES):
+        part = group if side == "item" else group.slice(0, 1)
+        for name, (index, feature) in plan.spec.features[side_index].items():
+            column = Column.of(feature, part.column(f"{side}:{name}"))
+            yield (side_index, index, column.values, column.row_offsets, column.byte_offsets)

@@ -1,0 +1,51 @@
+"""Load: from a verified package to a model in memory (tables, features, executable)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from feature_store import FeatureCache, FeatureError
+from lambda_svc._core import Arena
+from lambda_svc.config import FeatureFile, ServiceConfig
+from lambda_svc.errors import PackageRejected
+from lambda_svc.plan import LoadedModel, extractors_for
+from lambda_svc.session.engine import GraphSignature, TensorSpec
+from lambda_svc.session.tensorflow import TensorFlowEngine
+from models.package import Manifest
+from paramserver import ParamServerError, Table
+
+__all__ = ["load_model"]
+
+
+def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: Arena) -> LoadedModel:
+    """Loads the package in `folder` (already verified). Raises PackageRejected when a part of it does not fit."""
+    try:
+        caches = {
+            "user": _cache(manifest, "user", config.user_features),
+            "item": _cache(manifest, "item", config.item_features),
+        }
+        extractors = extractors_for(manifest, caches)
+        tables = {entry.name: _table(folder, entry) for entry in manifest.tables}
+    except (FeatureError, ParamServerError) as error:
+        raise PackageRejected(f"{manifest.model} version {manifest.version}: {error}") from error
+    engine = TensorFlowEngine(intra_op_threads=config.engine.intra_op_threads)
+    graph = engine.load((folder / manifest.graph.file).read_bytes(), _signature(manifest))
+    return LoadedModel(manifest, graph, extractors, caches["item"], tables, arena)
+
+
+def _cache(manifest: Manifest, side: str, file: FeatureFile | None) -> FeatureCache | None:
+    return None if file is None else FeatureCache.from_parquet(manifest.schema, side, file.path, key=file.key)
+
+
+def _table(folder: Path, entry) -> Table:
+    table = Table.load(folder / entry.file, name=entry.name)
+    if (table.dim, len(table)) != (entry.dim, entry.rows):
+        raise PackageRejected(
+            f"{entry.file}: {len(table)} rows of dim {table.dim}, the manifest says {entry.rows} of dim {entry.dim}"
+        )
+    return table
+
+
+def _signature(manifest: Manifest) -> GraphSignature:
+    inputs = tuple(TensorSpec(entry.name, entry.dtype, tuple(entry.shape)) for entry in manifest.graph.inputs)
+    return GraphSignature(inputs, tuple(output.name for output in manifest.graph.outputs))

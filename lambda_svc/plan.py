@@ -1,0 +1,109 @@
+"""The plan: everything about a request that can be decided at load.
+
+From a package's manifest, the stored features and the tables it makes one native `Pipeline` per scenario: which slot or
+table rows feed which input of the graph, in the graph's own order. What does not fit together ends here, as PlanError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from feature_store import Extractor, FeatureCache, Slot
+from lambda_svc._core import Arena, Formula, Pipeline, PlanInput
+from lambda_svc.config import ScenarioConfig
+from lambda_svc.errors import PlanError
+from lambda_svc.proto import ranking_pb2 as pb
+from lambda_svc.request import SIDES, RequestSpec
+from lambda_svc.session.engine import LoadedGraph
+from models.package import GraphInput, Manifest
+from paramserver import Table
+
+__all__ = ["LoadedModel", "ScenarioPlan", "compile_plan", "extractors_for"]
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """One version of a model in memory: what all scenarios that serve it share."""
+
+    manifest: Manifest
+    graph: LoadedGraph
+    extractors: Mapping[str, Extractor]  # by side; a side without slots is absent
+    item_cache: FeatureCache | None
+    tables: Mapping[str, Table]
+    arena: Arena
+
+
+@dataclass(frozen=True)
+class ScenarioPlan:
+    """What a request of one scenario runs: immutable, shared by all its requests."""
+
+    scenario: str
+    config: ScenarioConfig
+    model: LoadedModel
+    pipeline: Pipeline
+    spec: RequestSpec
+    heads: tuple[str, ...]
+    wire: pb.Plan
+
+
+def extractors_for(manifest: Manifest, caches: Mapping[str, FeatureCache | None]) -> dict[str, Extractor]:
+    """One extractor per side that has slots, each over its side's cache (none: the request brings the features)."""
+    extractors = {}
+    for side in SIDES:
+        slots = slots_of(manifest, side)
+        if slots:
+            extractors[side] = Extractor(manifest.schema, slots, side, caches.get(side))
+    return extractors
+
+
+def slots_of(manifest: Manifest, side: str) -> list[Slot]:
+    """The manifest's slots on one side, in the manifest's order: their place is their native index."""
+    return [slot for slot in manifest.slots if manifest.schema.feature(slot.feature).side == side]
+
+
+def compile_plan(scenario: str, config: ScenarioConfig, model: LoadedModel) -> ScenarioPlan:
+    """Binds a model to a scenario. Raises PlanError or FormulaError naming what does not fit."""
+    manifest = model.manifest
+    heads = tuple(output.head for output in manifest.graph.outputs)
+    capsules = {side: extractor.capsule for side, extractor in model.extractors.items()}
+    table_names = list(model.tables)
+    pipeline = Pipeline(
+        arena=model.arena,
+        executable=model.graph.capsule,
+        user=capsules.get("user"),
+        context=capsules.get("context"),
+        item=capsules.get("item"),
+        tables=[(name, model.tables[name].capsule) for name in table_names],
+        inputs=[_plan_input(entry, manifest, table_names) for entry in manifest.graph.inputs],
+        formula=Formula(config.formula, list(heads), list(config.formula_inputs)),
+        slice_rows=config.slice_rows,
+    )
+    order = {side: [feature.name for feature in extractor.features] for side, extractor in model.extractors.items()}
+    return ScenarioPlan(
+        scenario=scenario,
+        config=config,
+        model=model,
+        pipeline=pipeline,
+        spec=RequestSpec.of(manifest.schema, order, config.candidates_max, config.formula_inputs),
+        heads=heads,
+        wire=pb.Plan(
+            model=manifest.model, version=manifest.version, engine=model.graph.engine, precision=model.graph.precision
+        ),
+    )
+
+
+def _plan_input(entry: GraphInput, manifest: Manifest, tables: list[str]) -> PlanInput:
+    source = entry.source
+    names = [slot.name for slot in slots_of(manifest, entry.side)]
+    if source.slot not in names:
+        raise PlanError(f"input {entry.name}: no {entry.side} slot {source.slot!r}; the package declares {names}")
+    if source.table is not None and source.table not in tables:
+        raise PlanError(f"input {entry.name}: no table {source.table!r}; the package holds {tables}")
+    return PlanInput(
+        side=entry.side,
+        kind=source.kind,
+        slot_index=names.index(source.slot),
+        table_index=-1 if source.table is None else tables.index(source.table),
+        pooling=source.mode or "sum",
+    )

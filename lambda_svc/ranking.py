@@ -1,0 +1,83 @@
+"""The life of a ranking request, stages 2 to 8 of docs/architecture.md, called in order by one short method."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import numpy as np
+
+from lambda_svc import response
+from lambda_svc.admission import Admission, AdmissionStats
+from lambda_svc.errors import InvalidRequest, NotFound
+from lambda_svc.plan import ScenarioPlan
+from lambda_svc.proto import ranking_pb2 as pb
+from lambda_svc.request import ParsedRequest, parse
+
+__all__ = ["Ranking"]
+
+
+class Ranking:
+    """Ranks for every scenario it was given a plan for. Thread-safe."""
+
+    def __init__(self, plans: Mapping[str, ScenarioPlan], streams: int) -> None:
+        self._plans = dict(plans)
+        self._admissions = {
+            name: Admission(streams, plan.config.queue_max) for name, plan in self._plans.items()
+        }
+
+    def rank(self, message: pb.RankRequest, time_left_s: float | None) -> pb.RankResponse:
+        """Scores and orders the candidates. `time_left_s`: the caller's deadline, None for the scenario's own.
+
+        Raises InvalidRequest, NotFound, ResourceExhausted, DeadlineExceeded, Unavailable or EngineError.
+        """
+        arrived_ns = time.monotonic_ns()
+        plan = self._plan(message.scenario)
+        deadline_ns = arrived_ns + int(1e9 * (plan.config.deadline_ms / 1e3 if time_left_s is None else time_left_s))
+        request = parse(message, plan.spec)
+        _refuse_unknown(request, plan)
+        parsed_ns = time.monotonic_ns()
+        with self._admissions[plan.scenario].admit(deadline_ns):
+            admitted_ns = time.monotonic_ns()
+            result = plan.pipeline.rank(
+                user_id=request.user_id,
+                candidate_ids=request.candidate_ids,
+                columns=request.columns,
+                formula_inputs=request.formula_inputs,
+                top_k=request.top_k,
+                deadline_ns=deadline_ns,
+            )
+        ranked_ns = time.monotonic_ns()
+        answer = response.build(request.request_id, result, plan.heads, plan.wire)
+        answer.times.parse_us = (parsed_ns - arrived_ns) // 1000
+        answer.times.admission_us = (admitted_ns - parsed_ns) // 1000
+        answer.times.respond_us = (time.monotonic_ns() - ranked_ns) // 1000
+        return answer
+
+    def close(self) -> None:
+        """Refuses whatever still waits for a stream; what runs goes on."""
+        for admission in self._admissions.values():
+            admission.close()
+
+    def stats(self) -> dict[str, AdmissionStats]:
+        """Admission counters by scenario."""
+        return {name: admission.stats() for name, admission in self._admissions.items()}
+
+    def _plan(self, scenario: str) -> ScenarioPlan:
+        plan = self._plans.get(scenario)
+        if plan is None:
+            raise NotFound(f"scenario: got {scenario!r}, expected one of {sorted(self._plans)}")
+        return plan
+
+
+def _refuse_unknown(request: ParsedRequest, plan: ScenarioPlan) -> None:
+    """A scenario may want only candidates the feature store knows; otherwise they are scored on defaults and flagged."""
+    cache = plan.model.item_cache
+    if plan.config.unknown_candidates == "score" or cache is None:
+        return
+    unknown = request.candidate_ids[~cache.contains(request.candidate_ids)]
+    if len(unknown):
+        shown = ", ".join(str(i) for i in np.unique(unknown)[:5])
+        raise InvalidRequest(
+            "candidate_ids", f"{len(unknown)} unknown to the feature store ({shown})", "only known candidates (unknown_candidates: refuse)"
+        )
