@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,17 @@ import grpc
 import numpy as np
 
 from lambda_svc.columns import pack
-from lambda_svc.errors import LambdaError, error_for_status
+from lambda_svc.errors import (
+    CallerError,
+    Cancelled,
+    DeadlineExceeded,
+    EngineError,
+    InvalidRequest,
+    LambdaError,
+    NotFound,
+    ResourceExhausted,
+    Unavailable,
+)
 from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.proto import ranking_pb2_grpc as pb_grpc
 
@@ -72,7 +83,7 @@ class RankingClient:
         try:
             grpc.channel_ready_future(self._channel).result(timeout_s)
         except grpc.FutureTimeoutError:
-            raise error_for_status("UNAVAILABLE", f"no connection within {timeout_s} s") from None
+            raise Unavailable(f"no connection within {timeout_s} s") from None
 
     def rank(
         self,
@@ -126,5 +137,21 @@ def packed_ids(ids: Sequence[int] | np.ndarray) -> bytes:
     return array.astype(np.uint64 if array.dtype == np.uint64 else np.int64).tobytes()
 
 
+_ERRORS: dict[str, type[LambdaError]] = {
+    "INVALID_ARGUMENT": CallerError,
+    "NOT_FOUND": NotFound,
+    "RESOURCE_EXHAUSTED": ResourceExhausted,
+    "DEADLINE_EXCEEDED": DeadlineExceeded,
+    "CANCELLED": Cancelled,
+    "UNAVAILABLE": Unavailable,
+}
+_INVALID = re.compile(r"(?P<field>.+?): got (?P<got>.*); expected (?P<expected>.*)", re.DOTALL)
+
+
 def _translated(error: grpc.RpcError) -> LambdaError:
-    return error_for_status(error.code().name, error.details() or "")
+    """The error the server raised, as far as its status tells; INTERNAL and the rest become EngineError."""
+    details = error.details() or error.code().name
+    match = _INVALID.fullmatch(details)
+    if error.code() is grpc.StatusCode.INVALID_ARGUMENT and match:
+        return InvalidRequest(**match.groupdict())
+    return _ERRORS.get(error.code().name, EngineError)(details)

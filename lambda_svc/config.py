@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from lambda_svc._core import Formula
 from lambda_svc.errors import ConfigError, FormulaError
-from models.package import PackageError, list_versions, read_manifest
+from models.package import PackageError, list_versions, read_manifest, version_dir
 
-__all__ = ["EngineConfig", "FeatureFile", "ScenarioConfig", "ServerConfig", "ServiceConfig", "check", "load", "version_dir"]
+__all__ = ["EngineConfig", "FeatureFile", "ScenarioConfig", "ServerConfig", "ServiceConfig", "check", "load", "package_dir"]
 
 Positive = Annotated[int, Field(gt=0)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
@@ -98,7 +98,8 @@ def load(path: str | Path) -> ServiceConfig:
     path = Path(path)
     config, problems = _parse(path)
     if problems:
-        raise ConfigError(f"{path}: {len(problems)} problem(s)\n" + "\n".join(f"  {line}" for line in problems))
+        listed = "\n".join(f"  {line}" for line in problems)
+        raise ConfigError(f"{path}: {len(problems)} problem(s)\n{listed}", tuple(problems))
     return config
 
 
@@ -160,7 +161,7 @@ def _bad_scenarios(config: ServiceConfig) -> list[str]:
     problems = []
     for name, scenario in config.scenarios.items():
         try:
-            manifest = read_manifest(version_dir(config, scenario))
+            manifest = read_manifest(package_dir(config, scenario))
             Formula(scenario.formula, [output.head for output in manifest.graph.outputs], list(scenario.formula_inputs))
         except FormulaError as error:
             problems.append(f"scenarios.{name}.formula: {error}")
@@ -169,13 +170,30 @@ def _bad_scenarios(config: ServiceConfig) -> list[str]:
     return problems
 
 
-def version_dir(config: ServiceConfig, scenario: ScenarioConfig) -> Path:
-    """The package folder a scenario serves. Raises ConfigError when the repository does not hold it."""
-    versions = list_versions(config.repository, scenario.model)
-    wanted = max(versions, default=None) if scenario.version == "latest" else scenario.version
-    if wanted not in versions:
+def package_dir(config: ServiceConfig, scenario: ScenarioConfig) -> Path:
+    """The package folder a scenario serves. Raises ConfigError when the repository does not hold it whole."""
+    if scenario.version == "latest":
+        versions = list_versions(config.repository, scenario.model)
+        if versions:
+            return version_dir(config.repository, scenario.model, versions[-1])
         raise ConfigError(
-            f"version {scenario.version} of {scenario.model!r} is not in {config.repository}; it holds "
-            f"{sorted(versions) or 'none'}. Push one with `lambda-svc push PACKAGE {config.repository}`"
+            f"no version of {scenario.model!r} in {config.repository}{_damaged(config.repository / scenario.model)}; "
+            f"push one with `lambda-svc push PACKAGE {config.repository}`"
         )
-    return config.repository / scenario.model / str(wanted)
+    folder = version_dir(config.repository, scenario.model, scenario.version)
+    try:
+        read_manifest(folder)
+    except PackageError as error:
+        raise ConfigError(f"version {scenario.version} of {scenario.model!r}: {error}") from error
+    return folder
+
+
+def _damaged(model_dir: Path) -> str:
+    """Why the version folders that are there do not count, so that a damaged manifest is named, not passed over."""
+    reasons = []
+    for folder in sorted(model_dir.glob("[0-9]*")):
+        try:
+            read_manifest(folder)
+        except PackageError as error:
+            reasons.append(f"version {folder.name}: {error}")
+    return f" ({'; '.join(reasons)})" if reasons else ""

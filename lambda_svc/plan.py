@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from feature_store import Extractor, FeatureCache, Slot
+from feature_store import Extractor, FeatureCache
 from lambda_svc._core import Arena, Formula, Pipeline, PlanInput
 from lambda_svc.config import ScenarioConfig
-from lambda_svc.errors import PlanError
 from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.request import SIDES, RequestSpec
 from lambda_svc.session.engine import LoadedGraph
@@ -51,15 +50,10 @@ def extractors_for(manifest: Manifest, caches: Mapping[str, FeatureCache | None]
     """One extractor per side that has slots, each over its side's cache (none: the request brings the features)."""
     extractors = {}
     for side in SIDES:
-        slots = slots_of(manifest, side)
+        slots = manifest.slots_of(side)
         if slots:
             extractors[side] = Extractor(manifest.schema, slots, side, caches.get(side))
     return extractors
-
-
-def slots_of(manifest: Manifest, side: str) -> list[Slot]:
-    """The manifest's slots on one side, in the manifest's order: their place is their native index."""
-    return [slot for slot in manifest.slots if manifest.schema.feature(slot.feature).side == side]
 
 
 def compile_plan(scenario: str, config: ScenarioConfig, model: LoadedModel) -> ScenarioPlan:
@@ -94,12 +88,9 @@ def compile_plan(scenario: str, config: ScenarioConfig, model: LoadedModel) -> S
 
 
 def _plan_input(entry: GraphInput, manifest: Manifest, tables: list[str]) -> PlanInput:
+    """Names become native indexes; the manifest has been checked, so every name is there."""
     source = entry.source
-    names = [slot.name for slot in slots_of(manifest, entry.side)]
-    if source.slot not in names:
-        raise PlanError(f"input {entry.name}: no {entry.side} slot {source.slot!r}; the package declares {names}")
-    if source.table is not None and source.table not in tables:
-        raise PlanError(f"input {entry.name}: no table {source.table!r}; the package holds {tables}")
+    names = [slot.name for slot in manifest.slots_of(entry.side)]
     return PlanInput(
         side=entry.side,
         kind=source.kind,

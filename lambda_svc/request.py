@@ -100,7 +100,7 @@ def _column(field: str, message: pb.Column, feature: Feature, rows: int) -> Colu
             feature, message.dtype, tuple(message.shape), message.values, message.row_offsets, message.byte_offsets, rows
         )
     except FeatureError as error:
-        raise InvalidRequest(field, error.got, error.expected) from None
+        raise InvalidRequest(field, error.came, error.expected) from None
 
 
 def _formula_inputs(sent, names: tuple[str, ...], rows: int) -> list[np.ndarray]:

@@ -19,7 +19,7 @@ from grpc_reflection.v1alpha import reflection
 from lambda_svc import config as config_file
 from lambda_svc._core import Arena
 from lambda_svc.config import ServiceConfig
-from lambda_svc.errors import ConfigError, LambdaError, Unavailable, status_code
+from lambda_svc.errors import ConfigError, LambdaError, status_code_name
 from lambda_svc.lifecycle import check_golden, load_model, take_in
 from lambda_svc.plan import LoadedModel, ScenarioPlan, compile_plan
 from lambda_svc.proto import ranking_pb2 as pb
@@ -40,7 +40,7 @@ class _Servicer(pb_grpc.RankingServicer):
         try:
             return self._ranking.rank(request, context.time_remaining())
         except LambdaError as error:
-            context.abort(getattr(grpc.StatusCode, status_code(error)), str(error))
+            context.abort(grpc.StatusCode[status_code_name(error)], str(error))
 
 
 class RankingServer:
@@ -104,7 +104,7 @@ def load_plans(config: ServiceConfig) -> dict[str, ScenarioPlan]:
     models: dict[Path, tuple[Path, LoadedModel]] = {}
     plans = {}
     for name, scenario in config.scenarios.items():
-        source = config_file.version_dir(config, scenario)
+        source = config_file.package_dir(config, scenario)
         if source not in models:
             folder, manifest = take_in(source, config.work_dir)
             models[source] = folder, load_model(folder, manifest, config, arena)
