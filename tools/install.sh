@@ -84,10 +84,14 @@ logged() {  # label command...: runs it into the log and shows a line every ten 
     seconds=$((SECONDS - started))
     if [ $((seconds / 10)) -gt "$shown" ]; then
       shown=$((seconds / 10))
-      echo "  $label, ${seconds} s: $(grep -v '^ *$' "$log" | tail -n 1 | cut -c 1-80)"
+      echo "  $label, ${seconds} s: $(progress)"
     fi
   done
   wait "$pid"
+}
+
+progress() {  # the log's last line that tells how far things are
+  grep -E '^ *(Collecting|Downloading|Installing collected|Building|\[[0-9]+/[0-9]+\])' "$log" | tail -n 1 | cut -c 1-80
 }
 
 pip() {
@@ -101,7 +105,11 @@ pip_failure() {  # says why pip stopped, from its log
   if grep -q 'No space left on device' "$log"; then
     fail "The disk is full: .venv needs about 2 GB; free some and run make again (log: $log)."
   fi
-  fail "pip failed: $(grep -E '^ *(ERROR|error)' "$log" | head -n 1 | tr -d '$' | cut -c 1-160) (log: $log)"
+  fail "pip failed: $(reason '^ *(ERROR|error)') (log: $log)"
+}
+
+reason() {  # pattern: the log's first line that matches, or its last line
+  { grep -m 1 -E "$1" "$log" || grep -v '^ *$' "$log" | tail -n 1; } | tr -d '$' | cut -c 1-200
 }
 
 stale() {  # stamp inputs...: is the stamp missing or older than an input
@@ -128,8 +136,8 @@ install_dependencies() {
 
 install_project() {
   say "building the native cores with $CXX"
-  logged build pip install --no-deps --no-build-isolation -C build-dir=build/editable -C cmake.build-type=Release -e . ||
-    fail "The native cores did not build: $(grep -m 1 -E 'error:|CMake Error' "$log" | tr -d '$' | cut -c 1-200) (log: $log)"
+  logged build pip install --no-deps --no-build-isolation --config-settings build-dir=build/editable -e . ||
+    fail "The native cores did not build: $(reason 'error:|CMake Error') (log: $log)"
   touch .venv/installed
 }
 
