@@ -44,6 +44,8 @@ def _flat(name: str, values: list) -> pb.Column:
             byte_offsets=_offsets([len(value) for value in encoded]),
             shape=[len(values)],
         )
+    if not values:
+        return pb.Column(name=name, shape=[0])  # the server knows the type of what is not there
     array = np.asarray(values)
     if array.dtype.kind not in "fiub" or array.ndim != 1:
         raise TypeError(f"column {name!r}: expected numbers, str or bytes, got {array.dtype} {list(array.shape)}")

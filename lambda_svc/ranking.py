@@ -16,15 +16,15 @@ from lambda_svc.request import ParsedRequest, parse
 
 __all__ = ["Ranking"]
 
+DEADLINE_S_MAX = 3600.0  # no ranking request waits longer, whatever its caller allows
+
 
 class Ranking:
     """Ranks for every scenario it was given a plan for. Thread-safe."""
 
     def __init__(self, plans: Mapping[str, ScenarioPlan], streams: int) -> None:
         self._plans = dict(plans)
-        self._admissions = {
-            name: Admission(streams, plan.config.queue_max) for name, plan in self._plans.items()
-        }
+        self._admissions = {name: Admission(streams, plan.config.queue_max) for name, plan in self._plans.items()}
 
     def rank(self, message: pb.RankRequest, time_left_s: float | None) -> pb.RankResponse:
         """Scores and orders the candidates. `time_left_s`: the caller's deadline, None for the scenario's own.
@@ -32,8 +32,9 @@ class Ranking:
         Raises InvalidRequest, NotFound, ResourceExhausted, DeadlineExceeded, Unavailable or EngineError.
         """
         arrived_ns = time.monotonic_ns()
-        plan = self._plan(message.scenario)
-        deadline_ns = arrived_ns + int(1e9 * (plan.config.deadline_ms / 1e3 if time_left_s is None else time_left_s))
+        plan = self.plan(message.scenario)
+        left_s = plan.config.deadline_ms / 1e3 if time_left_s is None else min(time_left_s, DEADLINE_S_MAX)
+        deadline_ns = arrived_ns + int(left_s * 1e9)
         request = parse(message, plan.spec)
         _refuse_unknown(request, plan)
         parsed_ns = time.monotonic_ns()
@@ -54,6 +55,13 @@ class Ranking:
         answer.times.respond_us = (time.monotonic_ns() - ranked_ns) // 1000
         return answer
 
+    def plan(self, scenario: str) -> ScenarioPlan:
+        """The plan that serves a scenario now. Raises NotFound listing those that are served."""
+        plan = self._plans.get(scenario)
+        if plan is None:
+            raise NotFound(f"scenario: got {scenario!r}, expected one of {sorted(self._plans)}")
+        return plan
+
     def close(self) -> None:
         """Refuses whatever still waits for a stream; what runs goes on."""
         for admission in self._admissions.values():
@@ -62,12 +70,6 @@ class Ranking:
     def stats(self) -> dict[str, AdmissionStats]:
         """Admission counters by scenario."""
         return {name: admission.stats() for name, admission in self._admissions.items()}
-
-    def _plan(self, scenario: str) -> ScenarioPlan:
-        plan = self._plans.get(scenario)
-        if plan is None:
-            raise NotFound(f"scenario: got {scenario!r}, expected one of {sorted(self._plans)}")
-        return plan
 
 
 def _refuse_unknown(request: ParsedRequest, plan: ScenarioPlan) -> None:
@@ -78,6 +80,5 @@ def _refuse_unknown(request: ParsedRequest, plan: ScenarioPlan) -> None:
     unknown = request.candidate_ids[~cache.contains(request.candidate_ids)]
     if len(unknown):
         shown = ", ".join(str(i) for i in np.unique(unknown)[:5])
-        raise InvalidRequest(
-            "candidate_ids", f"{len(unknown)} unknown to the feature store ({shown})", "only known candidates (unknown_candidates: refuse)"
-        )
+        got = f"{len(unknown)} unknown to the feature store ({shown})"
+        raise InvalidRequest("candidate_ids", got, "only known candidates (unknown_candidates: refuse)")

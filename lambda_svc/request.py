@@ -21,6 +21,7 @@ __all__ = ["NativeColumn", "ParsedRequest", "RequestSpec", "parse"]
 NativeColumn = tuple[int, int, np.ndarray, np.ndarray | None, np.ndarray | None]
 
 SIDES = ("user", "context", "item")
+NO_VALUES = bytes(4)  # the byte offsets of no values: one int32 zero
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,13 @@ def _columns(side_name: str, sent, features, side: int, rows: int) -> list[Nativ
 
 
 def _column(field: str, message: pb.Column, feature: Feature, rows: int) -> Column:
+    dtype, byte_offsets = message.dtype, message.byte_offsets
+    if dtype == pb.DTYPE_UNSPECIFIED and not message.values:  # a client cannot know the type of values it does not have
+        dtype = feature.dtype_code
+        byte_offsets = byte_offsets or (NO_VALUES if feature.dtype == "bytes" else b"")
+    shape = tuple(message.shape)
     try:
-        return Column.from_wire(
-            feature, message.dtype, tuple(message.shape), message.values, message.row_offsets, message.byte_offsets, rows
-        )
+        return Column.from_wire(feature, dtype, shape, message.values, message.row_offsets, byte_offsets, rows)
     except FeatureError as error:
         raise InvalidRequest(field, error.came, error.expected) from None
 

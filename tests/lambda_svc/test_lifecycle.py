@@ -1,0 +1,83 @@
+"""A damaged package does not load and the message names the file; golden rows are really re-scored."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from lambda_svc import config as config_file
+from lambda_svc.errors import ConfigError, PackageRejected
+from lambda_svc.lifecycle import take_in
+from lambda_svc.server import load_plans
+from models.package import read_manifest
+from tests.lambda_svc.world import MODEL, World, config_text
+
+FILES = ["graph/item.pb", "tables/item.parquet", "tables/genre.parquet", "golden.arrow", "manifest.json"]
+
+
+@pytest.fixture
+def copy(world_dir, tmp_path):
+    """A private copy of the world, config included."""
+    for name in ("repository", "users.parquet", "items.parquet"):
+        source = world_dir / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
+    (tmp_path / "config.yaml").write_text(config_text(tmp_path))
+    return tmp_path
+
+
+def flip(path, offset: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 0x10
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("where", [0.0, 0.5, 0.999])
+@pytest.mark.parametrize("name", FILES)
+def test_one_flipped_byte_keeps_the_package_out_and_is_named(copy, name, where):
+    damaged = copy / "repository" / MODEL / "1" / name
+    flip(damaged, int(where * damaged.stat().st_size))
+    with pytest.raises((ConfigError, PackageRejected), match=name.replace(".", r"\.")):
+        load_plans(config_file.load(copy / "config.yaml"))
+
+
+def test_what_serves_is_a_copy(copy):
+    folder, manifest = take_in(copy / "repository" / MODEL / "1", copy / "run")
+    assert folder.is_relative_to(copy / "run") and manifest == read_manifest(folder)
+    shutil.rmtree(copy / "repository" / MODEL / "1")
+    assert (folder / "graph/item.pb").is_file()
+
+
+def test_a_damaged_copy_of_an_earlier_start_is_not_trusted(copy):
+    package = copy / "repository" / MODEL / "1"
+    folder, _ = take_in(package, copy / "run")
+    flip(folder / "graph/item.pb", 10)
+    with pytest.raises(PackageRejected, match="graph/item.pb"):
+        take_in(package, copy / "run")
+
+
+def test_another_package_of_the_same_version_replaces_the_copy(copy):
+    package = copy / "repository" / MODEL / "1"
+    take_in(package, copy / "run")
+    shutil.rmtree(package)
+    World(seed=8).write_package(copy / "repository")
+    folder, manifest = take_in(package, copy / "run")
+    assert manifest == read_manifest(package) == read_manifest(folder)
+
+
+def test_golden_scores_that_the_plan_does_not_give_keep_the_version_out(copy, monkeypatch):
+    world = World()
+    honest = world.score
+    monkeypatch.setattr(world, "score", lambda *a: {head: s + 2e-5 for head, s in honest(*a).items()})
+    shutil.rmtree(copy / "repository" / MODEL)
+    world.write_package(copy / "repository")
+    with pytest.raises(PackageRejected, match=r"golden\.arrow: head 'liked' differs"):
+        load_plans(config_file.load(copy / "config.yaml"))
+
+
+def test_the_latest_whole_version_is_served(copy):
+    World().write_package(copy / "repository", version=3)
+    World().write_package(copy / "repository", version=10)
+    (copy / "repository" / MODEL / "11").mkdir()
+    plans = load_plans(config_file.load(copy / "config.yaml"))
+    assert plans["rank"].wire.version == 10
