@@ -43,7 +43,7 @@ choose_python() {  # sets `python`
     partial=${partial:-$candidate}
   done
   [ -n "$partial" ] || fail "No Python 3.11, 3.12 or 3.13 found: install one, or set PYTHON=/path/to/python3.11."
-  fail "$partial lacks ensurepip or its C headers: install python3-venv and python3-dev (or set PYTHON=/path/to/python)."
+  fail "$partial lacks ensurepip or C headers: install python3-venv and python3-dev, or set PYTHON=/path/to/python."
 }
 
 choose_compiler() {  # sets and exports CXX: the first compiler that builds a C++20 program
@@ -51,7 +51,7 @@ choose_compiler() {  # sets and exports CXX: the first compiler that builds a C+
   if [ -n "${CXX:-}" ]; then
     candidates=("$CXX")
   else
-    candidates=(c++ g++ clang++ g++-15 g++-14 g++-13 g++-12 g++-11 clang++-19 clang++-18 clang++-17 clang++-16 clang++-15)
+    candidates=(c++ g++ clang++ g++-{15,14,13,12,11} clang++-{21,20,19,18,17,16,15,14})
   fi
   for candidate in "${candidates[@]}"; do
     command -v "$candidate" > /dev/null || continue
@@ -61,7 +61,7 @@ choose_compiler() {  # sets and exports CXX: the first compiler that builds a C+
       return
     fi
   done
-  fail "A C++20 compiler is needed (g++ 11 or clang++ 14 or newer), found:${found:- none.} Install one, or set CXX=/path/to/it."
+  fail "A C++20 compiler is needed (g++ 11, clang++ 14 or newer), found:${found:- none.} Install one, or set CXX=/its/path."
 }
 
 compiles() {
@@ -98,9 +98,11 @@ pip() {
   .venv/bin/python -m pip --disable-pip-version-check --no-input --retries 3 --timeout 60 "$@"
 }
 
+unreachable='ConnectionError|Connection refused|name resolution|Max retries|Connect(ion)?Timeout|ReadTimeout|versions: none'
+
 pip_failure() {  # says why pip stopped, from its log
-  if grep -qE 'ConnectionError|Connection refused|NewConnectionError|Temporary failure in name resolution|Max retries|ConnectTimeout|ReadTimeout|from versions: none' "$log"; then
-    fail "pip reached no package index: connect this machine, or set PIP_INDEX_URL to a mirror, and run make again (log: $log)."
+  if grep -qE "$unreachable" "$log"; then
+    fail "pip reached no package index: connect this machine or set PIP_INDEX_URL, then run make again (log: $log)."
   fi
   if grep -q 'No space left on device' "$log"; then
     fail "The disk is full: .venv needs about 2 GB; free some and run make again (log: $log)."
@@ -126,9 +128,10 @@ install_dependencies() {
   stale .venv/dependencies constraints.txt pyproject.toml || return 0
   if ! supported .venv/bin/python || ! .venv/bin/python -m pip --version > /dev/null 2>&1; then
     rm -rf .venv
-    "$python" -m venv .venv >> "$log" 2>&1 || fail "$python cannot make an environment: install python3-venv (log: $log)."
+    "$python" -m venv .venv >> "$log" 2>&1 || fail "$python made no environment: install python3-venv (log: $log)."
   fi
-  .venv/bin/python tools/requirements.py pyproject.toml > build/requirements.txt 2>> "$log" || fail "pyproject.toml cannot be read (log: $log)."
+  .venv/bin/python tools/requirements.py pyproject.toml > build/requirements.txt 2>> "$log" ||
+    fail "pyproject.toml cannot be read (log: $log)."
   say "installing $(grep -c '==' constraints.txt) pinned packages into .venv (about 400 MB to download)"
   logged packages pip install -c constraints.txt -r build/requirements.txt || pip_failure
   touch .venv/dependencies
