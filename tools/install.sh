@@ -61,7 +61,7 @@ choose_compiler() {  # sets and exports CXX: the first compiler that builds a C+
       return
     fi
   done
-  fail "A C++20 compiler is needed (g++ 11, clang++ 14 or newer), found:${found:- none.} Install one, or set CXX=/its/path."
+  fail "A C++20 compiler is needed (g++ 11, clang++ 14 or newer); found:${found:- none.} Install it or set CXX."
 }
 
 compiles() {
@@ -98,7 +98,7 @@ pip() {
   .venv/bin/python -m pip --disable-pip-version-check --no-input --retries 3 --timeout 60 "$@"
 }
 
-unreachable='ConnectionError|Connection refused|name resolution|Max retries|Connect(ion)?Timeout|ReadTimeout|versions: none'
+unreachable='ConnectionError|Connection refused|name resolution|Max retries|Connect.*Timeout|versions: none'
 
 pip_failure() {  # says why pip stopped, from its log
   if grep -qE "$unreachable" "$log"; then
@@ -145,7 +145,8 @@ install_project() {
 }
 
 : > "$log"
-[ "$(uname -s) $(uname -m)" = "Linux x86_64" ] || fail "lambda-svc runs on x86-64 Linux only; this is $(uname -s) $(uname -m)."
+[ "$(uname -s) $(uname -m)" = "Linux x86_64" ] ||
+  fail "lambda-svc runs on x86-64 Linux only; this is $(uname -s) $(uname -m)."
 choose_python
 choose_compiler
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}

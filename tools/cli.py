@@ -1,0 +1,145 @@
+"""The command `lambda-svc`. Each subcommand imports what it needs when it runs, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["main"]
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False,
+                  help="A recommendation ranking engine: serve models, rank candidates, measure and diagnose.")
+config_app = typer.Typer(no_args_is_help=True, help="Look at configuration files.")
+app.add_typer(config_app, name="config")
+
+ConfigFile = Annotated[Path, typer.Argument(help="YAML file of the service.", metavar="CONFIG")]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.", metavar="FILE")]
+
+
+def _examples(*lines: str) -> str:
+    return "[bold]Examples[/]\n\n" + "\n\n".join(f"  {line}" for line in lines)
+
+
+@app.command(epilog=_examples("lambda-svc serve service.yaml", "lambda-svc serve service.yaml --no-jemalloc"))
+def serve(
+    config: ConfigFile,
+    jemalloc: Annotated[bool, typer.Option(help="Preload the system's libjemalloc when present.")] = True,
+) -> None:
+    """Serve the scenarios of CONFIG over gRPC until SIGTERM; accepted requests finish first."""
+    from tools.launcher import reexec_with_jemalloc
+
+    if jemalloc:
+        reexec_with_jemalloc()
+    from lambda_svc import server
+
+    raise typer.Exit(server.main(config))
+
+
+@app.command(epilog=_examples(
+    "lambda-svc rank explore --user 196 --candidates 242,302,377",
+    "lambda-svc rank explore --user 196 --candidates 1-1682 --top 10 --input bid=1.0",
+))
+def rank(
+    scenario: Annotated[str, typer.Argument(help="Scenario of the server's configuration.")],
+    user: Annotated[int, typer.Option(help="User id, 64 bits.")],
+    candidates: Annotated[str, typer.Option(help="Item ids: numbers and ranges, such as 5,7,100-200.")],
+    top: Annotated[int, typer.Option(help="How many to show, best first; 0 means all.", min=0)] = 10,
+    server: Annotated[str, typer.Option(help="HOST:PORT of the server.")] = "127.0.0.1:8500",
+    timeout_ms: Annotated[float, typer.Option(help="Deadline of the request.", min=1)] = 1000.0,
+    inputs: Annotated[list[str] | None, typer.Option("--input", help="NAME=VALUE of a formula input, the same for "
+                                                     "every candidate; may repeat.")] = None,
+) -> None:
+    """Rank candidates once and show scores, plan and stage times."""
+    from tools import rank_once
+
+    raise typer.Exit(rank_once.run(scenario, user, candidates, top, server, timeout_ms / 1000, inputs or []))
+
+
+@app.command(epilog=_examples("lambda-svc demo"),
+             context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def demo(context: typer.Context) -> None:
+    """Train on MovieLens, package, serve and rank: the whole path once, on this machine."""
+    from tools import demo as the_demo
+
+    raise typer.Exit(the_demo.run(context.args))
+
+
+@app.command(epilog=_examples("lambda-svc push build/din_mmoe/1 /srv/models"))
+def push(
+    package: Annotated[Path, typer.Argument(help="Folder of one version, with its manifest.json.")],
+    repository: Annotated[Path, typer.Argument(help="Model repository that servers read.")],
+) -> None:
+    """Copy a model package into a repository: verified first, visible only once it is whole."""
+    from models.package import PackageError
+    from models.push import push as push_package
+
+    try:
+        typer.echo(f"pushed {push_package(package, repository)}")
+    except PackageError as error:
+        _fail(f"not pushed: {error}")
+
+
+@config_app.command("check", epilog=_examples("lambda-svc config check service.yaml"))
+def config_check(config: ConfigFile) -> None:
+    """Check CONFIG whole and print every problem with its path; exit code 1 when there is one."""
+    from lambda_svc.config import check
+
+    problems = check(config)
+    for problem in problems:
+        typer.echo(f"{config}: {problem}")
+    if problems:
+        raise typer.Exit(1)
+    typer.echo(f"{config}: good")
+
+
+@app.command(epilog=_examples("lambda-svc doctor", "lambda-svc doctor --json"))
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print findings as JSON.")] = False,
+    jemalloc: Annotated[bool, typer.Option(help="Preload libjemalloc first, as `serve` does.")] = True,
+) -> None:
+    """Look at this machine and installation: what is there, what is missing, what to do about it."""
+    from tools import doctor as the_doctor
+    from tools.launcher import reexec_with_jemalloc
+
+    if jemalloc:
+        reexec_with_jemalloc()
+    raise typer.Exit(the_doctor.run(as_json))
+
+
+@app.command(epilog=_examples("lambda-svc bench --list", "lambda-svc bench lookup --quick",
+                              "lambda-svc bench rank --json rank.json"))
+def bench(
+    name: Annotated[str | None, typer.Argument(help="Benchmark to run; see --list.", show_default=False)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="End within 45 s.")] = False,
+    json_file: JsonFile = None,
+    show_list: Annotated[bool, typer.Option("--list", help="Name the benchmarks and end.")] = False,
+) -> None:
+    """Run a benchmark and show its figures; below target it still exits 0."""
+    from tools.bench import terminal
+
+    raise typer.Exit(terminal.show_list() if show_list else terminal.run(name, quick, json_file))
+
+
+@app.command()
+def version() -> None:
+    """Print the version of lambda-svc."""
+    from importlib.metadata import version as installed
+
+    typer.echo(installed("lambda-svc"))
+
+
+def _fail(message: str) -> None:
+    typer.echo(f"lambda-svc: {message}", err=True)
+    raise typer.Exit(1)
+
+
+def main() -> None:
+    """What the installed command calls: runs one subcommand and exits with its code."""
+    app(prog_name="lambda-svc", args=sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()
