@@ -40,6 +40,7 @@ for path in sys.argv[1:]:
 library.TF_Version.restype = ctypes.c_char_p
 print(library.TF_Version().decode())
 """
+_REINSTALL = "pip install --force-reinstall --no-deps tensorflow-cpu==2.21.*"
 _NOFILE_MIN = 4096
 _CORES = ("paramserver", "feature_store", "lambda_svc")
 _VERSIONS = ("lambda-svc", "tensorflow-cpu", "grpcio", "protobuf", "numpy", "pyarrow", "pydantic")
@@ -139,12 +140,12 @@ def tensorflow_library() -> Iterator[Finding]:
     """TensorFlow's C API, found as the service finds it: without importing the Python package."""
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or not spec.submodule_search_locations:
-        yield Finding("tensorflow library", "not installed", "fail", "pip install tensorflow-cpu==2.21.*")
+        yield Finding("tensorflow library", "not installed", "fail", _REINSTALL)
         return
     libraries = [Path(spec.submodule_search_locations[0], f"libtensorflow_{part}.so.2") for part in ("framework", "cc")]
     absent = [path.name for path in libraries if not path.exists()]
     if absent:
-        yield Finding("tensorflow library", f"{', '.join(absent)} missing", "fail", "pip install tensorflow-cpu==2.21.*")
+        yield Finding("tensorflow library", f"{', '.join(absent)} missing", "fail", _REINSTALL)
         return
     command = [sys.executable, "-c", _OPEN, *map(str, libraries)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -154,7 +155,7 @@ def tensorflow_library() -> Iterator[Finding]:
         yield Finding("tensorflow library", f"killed by signal {-result.returncode}", "fail",
                       "this CPU is too old for TensorFlow's wheel: it needs AVX")
     else:
-        yield Finding("tensorflow library", result.stderr.strip().splitlines()[-1], "fail", "reinstall tensorflow-cpu")
+        yield Finding("tensorflow library", result.stderr.strip().splitlines()[-1], "fail", _REINSTALL)
 
 
 def versions() -> Iterator[Finding]:
