@@ -1,0 +1,7 @@
+"""The sharded sparse parameter server: embedding tables on CPU. See table.py, and csrc/row_source.h for C++ users."""
+
+from paramserver.errors import CallerError, OperatingError, ParamServerError, ProgrammerError
+from paramserver.status import RowStatus
+from paramserver.table import Table, TableStats
+
+__all__ = ["CallerError", "OperatingError", "ParamServerError", "ProgrammerError", "RowStatus", "Table", "TableStats"]

@@ -1,0 +1,122 @@
+// The Python face of Table. Holds no logic: paramserver/table.py checks every argument before it comes here.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+
+#include <optional>
+#include <vector>
+
+#include "paramserver/csrc/array_gather.h"
+#include "paramserver/csrc/error.h"
+#include "paramserver/csrc/half.h"
+#include "paramserver/csrc/hash.h"
+#include "paramserver/csrc/table.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace paramserver {
+namespace {
+
+using Ids = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Offsets = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Weights = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Row = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using OutBytes = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using OutRows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using OutRow = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Statuses = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Release = nb::call_guard<nb::gil_scoped_release>;
+
+template <class Array>
+auto* data_or_null(const std::optional<Array>& array) {
+  return array ? array->data() : nullptr;
+}
+
+RowStatus* statuses(const std::optional<Statuses>& status) {
+  return reinterpret_cast<RowStatus*>(data_or_null(status));
+}
+
+std::shared_ptr<Table> make_table(std::uint32_t dim, bool f16, std::uint64_t rows_hint, std::optional<Row> default_row,
+                                  bool huge_pages) {
+  return std::make_shared<Table>(TableOptions{.dim = dim,
+                                              .stored = f16 ? Stored::kF16 : Stored::kF32,
+                                              .rows_hint = rows_hint,
+                                              .default_row = data_or_null(default_row),
+                                              .huge_pages = huge_pages});
+}
+
+nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> ids_array(const Table& table) {
+  std::vector<std::int64_t>* ids;
+  {
+    nb::gil_scoped_release release;
+    ids = new std::vector<std::int64_t>(table.ids());
+  }
+  nb::capsule owner(ids, [](void* p) noexcept { delete static_cast<std::vector<std::int64_t>*>(p); });
+  return {ids->data(), {ids->size()}, owner};
+}
+
+nb::capsule row_source(const Table& table) {
+  auto* source = new std::shared_ptr<const RowSource>(table.shared_from_this());
+  return nb::capsule(source, kRowSourceCapsule,
+                     [](void* p) noexcept { delete static_cast<std::shared_ptr<const RowSource>*>(p); });
+}
+
+void translate(const std::exception_ptr& thrown, void*) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    PyErr_SetString(nb::module_::import_("paramserver.errors").attr(error.python_name()).ptr(), error.what());
+  }
+}
+
+void bind_table(nb::module_& m) {
+  nb::class_<Table>(m, "Table")
+      .def(nb::new_(&make_table), "dim"_a, "f16"_a, "rows_hint"_a, "default_row"_a.none(), "huge_pages"_a)
+      .def("__len__", &Table::size)
+      .def("upsert", [](Table& t, Ids ids, Rows rows) { return t.upsert(ids.data(), rows.data(), ids.size()); },
+           "ids"_a.noconvert(), "rows"_a.noconvert(), Release())
+      .def("delete", [](Table& t, Ids ids) { return t.erase(ids.data(), ids.size()); }, "ids"_a.noconvert(), Release())
+      .def("lookup",
+           [](const Table& t, Ids ids, int out_type, OutBytes out, std::optional<Statuses> status) {
+             t.lookup({}, ids.data(), ids.size(), static_cast<RowType>(out_type), out.data(), statuses(status));
+           },
+           "ids"_a.noconvert(), "out_type"_a, "out"_a.noconvert(), "status"_a.noconvert().none(), Release())
+      .def("lookup_pooled",
+           [](const Table& t, Ids ids, Offsets offsets, int mode, std::optional<Weights> weights, int out_type,
+              OutBytes out, std::optional<Statuses> status) {
+             check_bags(offsets.data(), offsets.size() - 1, ids.size());
+             t.lookup_pooled({}, ids.data(), offsets.data(), offsets.size() - 1, static_cast<Pooling>(mode),
+                             data_or_null(weights), static_cast<RowType>(out_type), out.data(), statuses(status));
+           },
+           "ids"_a.noconvert(), "offsets"_a.noconvert(), "mode"_a, "weights"_a.noconvert().none(), "out_type"_a,
+           "out"_a.noconvert(), "status"_a.noconvert().none(), Release())
+      .def("ids", &ids_array)
+      .def("default_row", [](const Table& t, OutRow out) { t.default_row(out.data()); }, "out"_a.noconvert())
+      .def("capsule", &row_source)
+      .def("stats", [](const Table& t) {
+        const TableStats s = t.stats();
+        return nb::make_tuple(s.rows, s.rows_retired, s.bytes, s.huge_pages, s.instruction_set);
+      });
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  nb::register_exception_translator(&translate);
+  bind_table(m);
+  nb::class_<ArrayGather>(m, "ArrayGather")
+      .def(nb::init<std::uint64_t, std::uint32_t>(), "rows"_a, "dim"_a, Release())
+      .def_prop_ro("huge_pages", &ArrayGather::huge_pages)
+      .def("gather", [](const ArrayGather& g, Ids rows, OutRows out) { g.gather(rows.data(), rows.size(), out.data()); },
+           "row_numbers"_a.noconvert(), "out"_a.noconvert(), Release());
+  m.def("mix", &mix, "id"_a);
+  m.def("f32_of_f16", &f32_of_f16, "half"_a);
+  m.def("f16_of_f32", &f16_of_f32, "value"_a);
+  m.def("bf16_of_f32", &bf16_of_f32, "value"_a);
+  m.def("instruction_set", [] { return kernels().name; });
+}
+
+}  // namespace paramserver

@@ -1,0 +1,51 @@
+// Typed faults of the native parameter server. Each names the class of paramserver/errors.py that it arrives as, so
+// that the bindings translate all of them with one rule.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace paramserver {
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+  virtual const char* python_name() const noexcept = 0;
+};
+
+// The caller's fault: an option outside its range.
+class OptionError final : public Error {
+ public:
+  using Error::Error;
+  const char* python_name() const noexcept override { return "OptionError"; }
+};
+
+// The caller's fault: offsets that do not describe bags of the ids.
+class BagError final : public Error {
+ public:
+  using Error::Error;
+  const char* python_name() const noexcept override { return "BagError"; }
+};
+
+// The caller's fault: a row with NaN, infinity, or a number that the table's dtype cannot hold.
+class RowValueError final : public Error {
+ public:
+  using Error::Error;
+  const char* python_name() const noexcept override { return "RowValueError"; }
+};
+
+// Operating fault: the system gave no memory.
+class MemoryExhausted final : public Error {
+ public:
+  using Error::Error;
+  const char* python_name() const noexcept override { return "MemoryExhausted"; }
+};
+
+// Operating fault: PARAMSERVER_ISA names an instruction set that this CPU lacks or nobody knows.
+class InstructionSetError final : public Error {
+ public:
+  using Error::Error;
+  const char* python_name() const noexcept override { return "InstructionSetError"; }
+};
+
+}  // namespace paramserver

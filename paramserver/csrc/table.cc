@@ -1,0 +1,191 @@
+#include "paramserver/csrc/table.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+
+#include "paramserver/csrc/error.h"
+
+namespace paramserver {
+namespace {
+
+// Ids whose slots are fetched ahead of a writer.
+constexpr std::size_t kWriteGroup = 32;
+// A writer looks for reclaimable rows after this many ids, so that one large update does not double the table.
+constexpr std::size_t kReclaimEvery = 4096;
+
+std::uint32_t checked_dim(const TableOptions& options) {
+  if (options.dim < 1 || options.dim > kDimMax) {
+    throw OptionError("dim is " + std::to_string(options.dim) + ", expected 1 to " + std::to_string(kDimMax));
+  }
+  if (options.rows_hint > kRowsMax) {
+    throw OptionError("rows_hint is " + std::to_string(options.rows_hint) + ", expected at most " +
+                      std::to_string(kRowsMax));
+  }
+  return options.dim;
+}
+
+// The smallest magnitude, as float bits, that does not fit: infinity, or what rounds to infinity in half precision.
+std::uint32_t magnitude_limit(Stored stored) { return stored == Stored::kF32 ? 0x7f800000u : 0x477ff000u; }
+
+bool fits(const float* row, std::size_t dim, std::uint32_t limit) noexcept {
+  std::uint32_t bad = 0;
+  for (std::size_t j = 0; j < dim; ++j) bad |= (std::bit_cast<std::uint32_t>(row[j]) & 0x7fffffffu) >= limit;
+  return bad == 0;
+}
+
+std::string what_is_wrong(const float* row, std::size_t dim, std::uint32_t limit) {
+  for (std::size_t j = 0; j < dim; ++j) {
+    if (!fits(row + j, 1, limit)) return "element " + std::to_string(j) + " is " + std::to_string(row[j]);
+  }
+  return "every element fits";
+}
+
+}  // namespace
+
+Table::Table(const TableOptions& options)
+    : dim_(checked_dim(options)),
+      stored_(options.stored),
+      huge_pages_(options.huge_pages),
+      rows_hint_(options.rows_hint),
+      kernels_(options.kernels == nullptr ? kernels() : *options.kernels),
+      rows_(dim_ * stored_bytes(stored_), options.rows_hint, options.huge_pages),
+      default_row_(dim_ * stored_bytes(stored_)),
+      owned_index_(std::make_unique<IdIndex>(options.rows_hint, options.huge_pages)) {
+  if (options.default_row != nullptr) {
+    const std::uint32_t limit = magnitude_limit(stored_);
+    if (!fits(options.default_row, dim_, limit)) {
+      throw RowValueError("default_row: " + what_is_wrong(options.default_row, dim_, limit) +
+                          ", expected finite numbers that the table's dtype holds");
+    }
+    const auto* row = reinterpret_cast<const std::byte*>(options.default_row);
+    kernels_.copy[0][static_cast<int>(stored_)](&row, 1, dim_, default_row_.data());
+  }
+  index_.store(owned_index_.get(), std::memory_order_seq_cst);
+}
+
+Table::~Table() = default;
+
+void Table::check_rows(const std::int64_t* ids, const float* rows, std::size_t n) const {
+  const std::uint32_t limit = magnitude_limit(stored_);
+  for (std::size_t i = 0; i < n; ++i) {
+    const float* row = rows + i * dim_;
+    if (fits(row, dim_, limit)) [[likely]] continue;
+    throw RowValueError("rows[" + std::to_string(i) + "] (id " + std::to_string(ids[i]) + "): " +
+                        what_is_wrong(row, dim_, limit) + ", expected finite numbers" +
+                        (stored_ == Stored::kF16 ? " of at most 65504 (dtype f16)" : "") +
+                        "; nothing of the batch was written");
+  }
+}
+
+std::uint64_t Table::upsert(const std::int64_t* ids, const float* rows, std::size_t n) {
+  check_rows(ids, rows, n);
+  std::lock_guard<std::mutex> lock(writer_);
+  std::uint64_t added = 0;
+  for (std::size_t first = 0; first < n; first += kWriteGroup) {
+    if (first % kReclaimEvery == 0) reclaim();
+    const std::size_t end = std::min(n, first + kWriteGroup);
+    for (std::size_t i = first; i < end; ++i) __builtin_prefetch(owned_index_->home(ids[i]), 1);
+    for (std::size_t i = first; i < end; ++i) added += put(ids[i], rows + i * dim_);
+  }
+  return added;
+}
+
+std::uint64_t Table::erase(const std::int64_t* ids, std::size_t n) {
+  std::lock_guard<std::mutex> lock(writer_);
+  std::uint64_t removed = 0;
+  for (std::size_t first = 0; first < n; first += kWriteGroup) {
+    if (first % kReclaimEvery == 0) reclaim();
+    const std::size_t end = std::min(n, first + kWriteGroup);
+    for (std::size_t i = first; i < end; ++i) __builtin_prefetch(owned_index_->home(ids[i]), 1);
+    for (std::size_t i = first; i < end; ++i) removed += remove(ids[i]);
+  }
+  // Deleted slots lengthen every probe for an unknown id; a table of mostly deleted ones is built anew.
+  if (owned_index_->taken() > 1024 && owned_index_->taken() / 4 > size()) rebuild(size());
+  return removed;
+}
+
+bool Table::put(std::int64_t id, const float* row) {
+  if (owned_index_->taken() >= owned_index_->taken_max()) rebuild(size() * 2);
+  IdIndex::Slot& slot = owned_index_->place(id);
+  const std::uint64_t state = slot.state.load(std::memory_order_relaxed);
+#ifdef PARAMSERVER_BROKEN_UPDATE_IN_PLACE
+  // Only the test that proves the concurrency test can fail is built with this: it overwrites what readers read.
+  const RowNumber number = state >= IdIndex::kFirstRow ? state - IdIndex::kFirstRow : rows_.allocate();
+#else
+  const RowNumber number = rows_.allocate();
+#endif
+  const auto* bytes = reinterpret_cast<const std::byte*>(row);
+  kernels_.copy[0][static_cast<int>(stored_)](&bytes, 1, dim_, rows_.at(number));
+  if (state == IdIndex::kEmpty) {
+    owned_index_->insert(slot, id, number);
+  } else {
+    slot.state.store(number + IdIndex::kFirstRow, std::memory_order_seq_cst);
+  }
+  const bool added = state < IdIndex::kFirstRow;
+  if (added) {
+    live_.store(size() + 1, std::memory_order_relaxed);
+  } else if (state - IdIndex::kFirstRow != number) {
+    retired_rows_.push_back({state - IdIndex::kFirstRow, gate_.turn()});
+  }
+  return added;
+}
+
+bool Table::remove(std::int64_t id) {
+  IdIndex::Slot& slot = owned_index_->place(id);
+  const std::uint64_t state = slot.state.load(std::memory_order_relaxed);
+  if (state < IdIndex::kFirstRow) return false;
+  slot.state.store(IdIndex::kDeleted, std::memory_order_seq_cst);
+  retired_rows_.push_back({state - IdIndex::kFirstRow, gate_.turn()});
+  live_.store(size() - 1, std::memory_order_relaxed);
+  return true;
+}
+
+void Table::rebuild(std::uint64_t rows) {
+  auto next = std::make_unique<IdIndex>(std::max(rows, rows_hint_), huge_pages_);
+  next->insert_live(*owned_index_);
+  index_.store(next.get(), std::memory_order_seq_cst);
+  retired_indexes_.push_back({std::move(owned_index_), gate_.turn()});
+  owned_index_ = std::move(next);
+}
+
+void Table::reclaim() {
+  if (retired_rows_.empty() && retired_indexes_.empty()) return;
+  gate_.try_advance();
+  const auto quiet = [now = gate_.turn()](std::uint64_t turn) { return turn + ReaderGate::kTurnsToQuiet <= now; };
+  for (; !retired_rows_.empty() && quiet(retired_rows_.front().turn); retired_rows_.pop_front()) {
+    rows_.release(retired_rows_.front().row);
+  }
+  while (!retired_indexes_.empty() && quiet(retired_indexes_.front().turn)) retired_indexes_.pop_front();
+}
+
+std::vector<std::int64_t> Table::ids() const {
+  std::vector<std::int64_t> ids;
+  {
+    std::lock_guard<std::mutex> lock(writer_);
+    ids.reserve(size());
+    for (const IdIndex::Slot& slot : *owned_index_) {
+      if (slot.state.load(std::memory_order_relaxed) < IdIndex::kFirstRow) continue;
+      ids.push_back(slot.id.load(std::memory_order_relaxed));
+    }
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+void Table::default_row(float* out) const noexcept {
+  const std::byte* row = default_row_.data();
+  kernels_.copy[static_cast<int>(stored_)][0](&row, 1, dim_, out);
+}
+
+TableStats Table::stats() const {
+  std::lock_guard<std::mutex> lock(writer_);
+  return {.rows = size(),
+          .rows_retired = retired_rows_.size(),
+          .bytes = owned_index_->region().bytes() + rows_.bytes_touched(),
+          .huge_pages = owned_index_->region().huge() && rows_.huge(),
+          .instruction_set = kernels_.name};
+}
+
+}  // namespace paramserver

@@ -1,0 +1,199 @@
+// The read path of Table.
+//
+// A lookup is two dependent cache misses an id: its slot, then its row. Ids go through in groups, three groups in
+// flight: while one is copied, the next one's slots are read and its rows fetched, and the slots of the one after that
+// are fetched.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <string>
+
+#include "paramserver/csrc/error.h"
+#include "paramserver/csrc/table.h"
+
+namespace paramserver {
+namespace {
+
+constexpr std::size_t kGroup = 32;
+// Ids between two looks at the deadline and the cancel flag, and the longest that a reader holds reclaiming up.
+constexpr std::size_t kVisitIds = 4096;
+
+std::int64_t now_ns() noexcept {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// Why no more ids may be asked, or kHit when they may.
+RowStatus refusal(const LookupContext& context) noexcept {
+  // This table has one state, the newest; whoever asks for another epoch must not get it by mistake.
+  if (context.epoch != 0) return RowStatus::kUnavailable;
+  if (context.cancelled != nullptr && context.cancelled->load(std::memory_order_relaxed)) return RowStatus::kDeadline;
+  const bool bounded = context.deadline_ns != std::numeric_limits<std::int64_t>::max();
+  return bounded && now_ns() >= context.deadline_ns ? RowStatus::kDeadline : RowStatus::kHit;
+}
+
+// Divides by zero weights as if they were absent: the bag is then exactly 0, not NaN.
+float divisor_of(Pooling mode, const float* weights, std::size_t n) noexcept {
+  if (mode == Pooling::kSum) return 1.0f;
+  float total = weights == nullptr ? static_cast<float>(n) : 0.0f;
+  if (weights != nullptr) {
+    for (std::size_t i = 0; i < n; ++i) total += mode == Pooling::kMean ? weights[i] : weights[i] * weights[i];
+  }
+  return mode == Pooling::kMean ? total : std::sqrt(total);
+}
+
+// Pools the bags whose ids stream through it in order.
+class BagWriter {
+ public:
+  BagWriter(const Kernels& kernels, Stored stored, std::size_t dim, const std::int32_t* offsets, std::size_t bags,
+            Pooling mode, const float* weights, RowType out_type, void* out) noexcept
+      : add_(kernels.add[static_cast<int>(stored)]),
+        divide_(kernels.divide[static_cast<int>(out_type)]),
+        dim_(dim), offsets_(offsets), bags_(bags), mode_(mode), weights_(weights),
+        bag_bytes_(dim * row_type_bytes(out_type)), out_(static_cast<std::byte*>(out)) {
+    begin();
+  }
+
+  // The next n rows of the ids, `first` being the place of rows[0] among all ids.
+  void take(const std::byte* const* rows, std::size_t first, std::size_t n) noexcept {
+    for (std::size_t done = 0; done < n;) {
+      while (first + done == end_of_bag()) finish();
+      const std::size_t here = std::min(n - done, end_of_bag() - (first + done));
+      add_(rows + done, weights_ == nullptr ? nullptr : weights_ + first + done, here, dim_, sum_);
+      done += here;
+    }
+  }
+
+  // Writes what is left, trailing empty bags included.
+  void close() noexcept {
+    while (bag_ < bags_) finish();
+  }
+
+ private:
+  std::size_t end_of_bag() const noexcept { return static_cast<std::size_t>(offsets_[bag_ + 1]); }
+
+  void begin() noexcept {
+    if (bag_ < bags_) std::fill_n(sum_, dim_, 0.0f);
+  }
+
+  void finish() noexcept {
+    const auto first = static_cast<std::size_t>(offsets_[bag_]);
+    const std::size_t n = end_of_bag() - first;
+    std::byte* to = out_ + bag_ * bag_bytes_;
+    const float divisor = n == 0 ? 0.0f : divisor_of(mode_, weights_ == nullptr ? nullptr : weights_ + first, n);
+    if (divisor == 0.0f) {
+      std::memset(to, 0, bag_bytes_);
+    } else {
+      divide_(sum_, divisor, dim_, to);
+    }
+    ++bag_;
+    begin();
+  }
+
+  Kernels::AddRows add_;
+  Kernels::DivideRow divide_;
+  std::size_t dim_;
+  const std::int32_t* offsets_;
+  std::size_t bags_;
+  Pooling mode_;
+  const float* weights_;
+  std::size_t bag_bytes_;
+  std::byte* out_;
+  std::size_t bag_ = 0;
+  alignas(64) float sum_[kDimMax];
+};
+
+}  // namespace
+
+template <class Take>
+void Table::resolve(const std::int64_t* ids, std::size_t n, RowStatus* status, Take&& take) const noexcept {
+  const ReaderGate::Visit visit(gate_);
+  const IdIndex& index = *index_.load(std::memory_order_seq_cst);
+  const IdIndex::Slot* homes[2][kGroup];
+  const std::byte* rows[2][kGroup];
+  const auto group_size = [n](std::size_t group) {
+    return group * kGroup >= n ? std::size_t{0} : std::min(kGroup, n - group * kGroup);
+  };
+  const std::size_t groups = (n + kGroup - 1) / kGroup;
+  for (std::size_t step = 0; step < groups + 2; ++step) {
+    for (std::size_t i = 0, first = step * kGroup; i < group_size(step); ++i) {
+      homes[step & 1][i] = index.home(ids[first + i]);
+      __builtin_prefetch(homes[step & 1][i]);
+    }
+    if (step >= 1) {
+      const std::size_t group = step - 1;
+      for (std::size_t i = 0, first = group * kGroup; i < group_size(group); ++i) {
+        const std::uint64_t state = index.find(homes[group & 1][i], ids[first + i]);
+        const bool hit = state >= IdIndex::kFirstRow;
+        const std::byte* row = hit ? rows_.at(state - IdIndex::kFirstRow) : default_row_.data();
+        rows[group & 1][i] = row;
+        rows_.prefetch(row);
+        if (status != nullptr) status[first + i] = hit ? RowStatus::kHit : RowStatus::kDefault;
+      }
+    }
+    if (step >= 2) take(rows[step & 1], (step - 2) * kGroup, group_size(step - 2));
+  }
+}
+
+void Table::lookup(const LookupContext& context, const std::int64_t* ids, std::size_t n, RowType out_type, void* out,
+                   RowStatus* status) const noexcept {
+  const Kernels::CopyRows copy = kernels_.copy[static_cast<int>(stored_)][static_cast<int>(out_type)];
+  const std::size_t row_bytes = dim_ * row_type_bytes(out_type);
+  for (std::size_t first = 0; first < n; first += kVisitIds) {
+    const std::size_t count = std::min(kVisitIds, n - first);
+    std::byte* to = static_cast<std::byte*>(out) + first * row_bytes;
+    const RowStatus why = refusal(context);
+    if (why == RowStatus::kHit) {
+      resolve(ids + first, count, status == nullptr ? nullptr : status + first,
+              [&](const std::byte* const* rows, std::size_t at, std::size_t got) {
+                copy(rows, got, dim_, to + at * row_bytes);
+              });
+      continue;
+    }
+    const std::byte* row = default_row_.data();
+    for (std::size_t i = 0; i < count; ++i) copy(&row, 1, dim_, to + i * row_bytes);
+    if (status != nullptr) std::fill_n(status + first, count, why);
+  }
+}
+
+void Table::lookup_pooled(const LookupContext& context, const std::int64_t* ids, const std::int32_t* offsets,
+                          std::size_t bags, Pooling mode, const float* weights, RowType out_type, void* out,
+                          RowStatus* status) const noexcept {
+  if (bags == 0) return;
+  const auto n = static_cast<std::size_t>(offsets[bags]);
+  BagWriter writer(kernels_, stored_, dim_, offsets, bags, mode, weights, out_type, out);
+  for (std::size_t first = 0; first < n; first += kVisitIds) {
+    const std::size_t count = std::min(kVisitIds, n - first);
+    const RowStatus why = refusal(context);
+    if (why == RowStatus::kHit) {
+      resolve(ids + first, count, status == nullptr ? nullptr : status + first,
+              [&](const std::byte* const* rows, std::size_t at, std::size_t got) {
+                writer.take(rows, first + at, got);
+              });
+      continue;
+    }
+    const std::byte* row = default_row_.data();
+    for (std::size_t i = 0; i < count; ++i) writer.take(&row, first + i, 1);
+    if (status != nullptr) std::fill_n(status + first, count, why);
+  }
+  writer.close();
+}
+
+void check_bags(const std::int32_t* offsets, std::size_t bags, std::size_t n) {
+  if (offsets[0] != 0) {
+    throw BagError("offsets[0] is " + std::to_string(offsets[0]) + ", expected 0");
+  }
+  for (std::size_t b = 0; b < bags; ++b) {
+    if (offsets[b + 1] >= offsets[b]) [[likely]] continue;
+    throw BagError("offsets[" + std::to_string(b + 1) + "] is " + std::to_string(offsets[b + 1]) + ", less than " +
+                   std::to_string(offsets[b]) + " before it: offsets must never fall");
+  }
+  if (static_cast<std::size_t>(offsets[bags]) != n) {
+    throw BagError("offsets ends at " + std::to_string(offsets[bags]) + ", but there are " + std::to_string(n) +
+                   " ids: the last offset must equal the number of ids");
+  }
+}
+
+}  // namespace paramserver

@@ -1,0 +1,219 @@
+// The native core without Python: hash, halves, kernels, growth, deletion, pooling and use through RowSource.
+#include "paramserver/csrc/table.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "paramserver/csrc/check.h"
+#include "paramserver/csrc/error.h"
+#include "paramserver/csrc/half.h"
+#include "paramserver/csrc/hash.h"
+
+namespace paramserver {
+namespace {
+
+constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kHighest = std::numeric_limits<std::int64_t>::max();
+
+std::vector<float> rows_of(const std::vector<std::int64_t>& ids, std::uint32_t dim, float salt = 0.0f) {
+  std::vector<float> rows;
+  for (const std::int64_t id : ids) {
+    for (std::uint32_t j = 0; j < dim; ++j) rows.push_back(static_cast<float>(id % 1000) + salt + j);
+  }
+  return rows;
+}
+
+std::vector<const Kernels*> kernels_here() {
+  std::vector<const Kernels*> all;
+  for (const char* name : {"scalar", "avx2", "avx512"}) {
+    try {
+      all.push_back(&choose_kernels(name));
+    } catch (const InstructionSetError&) {
+      std::printf("this CPU does not run %s: untested here\n", name);
+    }
+  }
+  return all;
+}
+
+void hash_spreads_and_is_fixed() {
+  CHECK(mix(0) == 0);
+  CHECK(mix(1) == 0x5692161d100b05e5ULL);
+  CHECK(mix(-1) == 0xb4d055fcf2cbbd7bULL);
+  std::set<std::uint64_t> hashes;
+  for (std::int64_t id = -1000; id <= 1000; ++id) hashes.insert(mix(id));
+  for (const std::int64_t id : {kLowest, kLowest + 1, kHighest, kHighest - 1}) hashes.insert(mix(id));
+  CHECK(hashes.size() == 2005);
+  for (const std::int64_t id : {kLowest, std::int64_t{-1}, std::int64_t{0}, kHighest}) CHECK(home_line(id, 7) < 7);
+}
+
+void halves_round_like_the_standard() {
+  for (std::uint32_t half = 0; half < 0x10000; ++half) {
+    const float value = f32_of_f16(static_cast<std::uint16_t>(half));
+    if (std::isnan(value)) continue;
+    CHECK(f16_of_f32(value) == half);
+  }
+  CHECK(f16_of_f32(65519.0f) == 0x7bff && f16_of_f32(65520.0f) == 0x7c00);
+  CHECK(f16_of_f32(0x1p-25f) == 0 && f16_of_f32(0x1.8p-25f) == 1 && f16_of_f32(-0x1p-26f) == 0x8000);
+  CHECK(f16_of_f32(2049.0f) == f16_of_f32(2048.0f) && f16_of_f32(2051.0f) == f16_of_f32(2052.0f));
+  CHECK(bf16_of_f32(1.0f) == 0x3f80 && bf16_of_f32(0x1.01p0f) == 0x3f80 && bf16_of_f32(0x1.03p0f) == 0x3f82);
+  CHECK(bf16_of_f32(std::bit_cast<float>(0x7f800001u)) == 0x7fc0);
+}
+
+// Every set of kernels gives the bits of the scalar one, for every type and for lengths around the vector widths.
+void kernels_agree() {
+  std::vector<std::uint32_t> bits(2 * 3 * 100);
+  std::uint64_t state = 7;
+  for (auto& word : bits) word = static_cast<std::uint32_t>((state = mix(static_cast<std::int64_t>(state + 1))) >> 32);
+  const auto* bytes = reinterpret_cast<const std::byte*>(bits.data());
+  const std::byte* rows[3] = {bytes, bytes + 401, bytes + 800};  // one of them unaligned
+  const float weights[3] = {0.5f, -3.0f, 1e-3f};
+  for (const Kernels* set : kernels_here()) {
+    for (std::size_t dim = 1; dim <= 100; ++dim) {
+      for (int stored = 0; stored < 2; ++stored) {
+        for (int type = 0; type < 3; ++type) {
+          std::vector<std::byte> want(3 * dim * 4), got(3 * dim * 4);
+          kScalarKernels.copy[stored][type](rows, 3, dim, want.data());
+          set->copy[stored][type](rows, 3, dim, got.data());
+          CHECK(want == got);
+        }
+        for (const float* w : {static_cast<const float*>(nullptr), weights}) {
+          std::vector<float> want(dim, 0.25f), got(dim, 0.25f);
+          kScalarKernels.add[stored](rows, w, 3, dim, want.data());
+          set->add[stored](rows, w, 3, dim, got.data());
+          for (std::size_t j = 0; j < dim; ++j) {
+            CHECK(std::isnan(want[j]) ? std::isnan(got[j]) : std::memcmp(&want[j], &got[j], 4) == 0);
+          }
+        }
+      }
+      for (int type = 0; type < 3; ++type) {
+        std::vector<float> sum(dim);
+        for (std::size_t j = 0; j < dim; ++j) sum[j] = static_cast<float>(j) * 1.37f - 40.0f;
+        std::vector<std::byte> want(dim * 4), got(dim * 4);
+        kScalarKernels.divide[type](sum.data(), 3.0f, dim, want.data());
+        set->divide[type](sum.data(), 3.0f, dim, got.data());
+        CHECK(want == got);
+      }
+    }
+  }
+}
+
+void grows_from_nothing_and_keeps_every_id() {
+  Table table({.dim = 3});
+  std::vector<std::int64_t> ids = {kLowest, kHighest, -1, 0, 1, kLowest + 1};
+  for (std::int64_t i = 2; i < 300'000; ++i) ids.push_back(i * 3 - 400'000);
+  for (std::size_t first = 0; first < ids.size(); first += 10'007) {
+    const std::vector<std::int64_t> part(ids.begin() + static_cast<std::ptrdiff_t>(first),
+                                         ids.begin() + static_cast<std::ptrdiff_t>(std::min(ids.size(), first + 10'007)));
+    table.upsert(part.data(), rows_of(part, 3).data(), part.size());
+  }
+  const std::set<std::int64_t> distinct(ids.begin(), ids.end());
+  CHECK(table.size() == distinct.size());
+  std::vector<float> out(ids.size() * 3);
+  std::vector<RowStatus> status(ids.size());
+  table.lookup({}, ids.data(), ids.size(), RowType::kF32, out.data(), status.data());
+  CHECK(out == rows_of(ids, 3));
+  CHECK(std::count(status.begin(), status.end(), RowStatus::kHit) == static_cast<std::ptrdiff_t>(ids.size()));
+  CHECK(table.ids() == std::vector<std::int64_t>(distinct.begin(), distinct.end()));
+}
+
+void deleting_frees_rows_and_slots() {
+  Table table({.dim = 4});
+  std::vector<std::int64_t> ids(1000);
+  std::uint64_t bytes = 0;
+  for (std::int64_t round = 0; round < 300; ++round) {
+    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = round * 1000 + static_cast<std::int64_t>(i);
+    CHECK(table.upsert(ids.data(), rows_of(ids, 4).data(), ids.size()) == ids.size());
+    CHECK(table.erase(ids.data(), ids.size()) == ids.size());
+    CHECK(table.erase(ids.data(), ids.size()) == 0);
+    if (round == 10) bytes = table.stats().bytes;
+  }
+  CHECK(table.size() == 0 && table.ids().empty());
+  CHECK(table.stats().bytes <= 2 * bytes);
+}
+
+void pools_through_row_source() {
+  const float unknown[2] = {9.0f, -9.0f};
+  const auto table = std::make_shared<Table>(TableOptions{.dim = 2, .default_row = unknown});
+  const std::int64_t known[2] = {-5, kHighest};
+  const float rows[4] = {1.0f, 2.0f, 3.0f, 4.0f};
+  table->upsert(known, rows, 2);
+  const std::shared_ptr<const RowSource> source = table;
+  const std::int64_t ids[4] = {-5, kHighest, 77, -5};
+  const std::int32_t offsets[6] = {0, 0, 2, 3, 4, 4};
+  const float weights[4] = {2.0f, 1.0f, 0.0f, -1.0f};
+  float out[10];
+  RowStatus status[4];
+  source->lookup_pooled({}, ids, offsets, 5, Pooling::kMean, nullptr, RowType::kF32, out, status);
+  const float mean[10] = {0, 0, 2, 3, 9, -9, 1, 2, 0, 0};
+  CHECK(std::memcmp(out, mean, sizeof out) == 0);
+  CHECK(status[0] == RowStatus::kHit && status[2] == RowStatus::kDefault);
+  source->lookup_pooled({}, ids, offsets, 5, Pooling::kMean, weights, RowType::kF32, out, status);
+  CHECK(out[2] == 5.0f / 3.0f && out[4] == 0.0f && out[6] == 1.0f);
+  source->lookup_pooled({}, ids, offsets, 5, Pooling::kSqrtN, weights, RowType::kF32, out, nullptr);
+  CHECK(out[2] == 5.0f / std::sqrt(5.0f) && out[6] == -1.0f);
+}
+
+void context_is_obeyed() {
+  const float unknown[1] = {5.0f};
+  Table table({.dim = 1, .default_row = unknown});
+  const std::int64_t id = 1;
+  const float row = 2.0f;
+  table.upsert(&id, &row, 1);
+  float out = 0.0f;
+  RowStatus status;
+  table.lookup({.deadline_ns = 1}, &id, 1, RowType::kF32, &out, &status);
+  CHECK(out == 5.0f && status == RowStatus::kDeadline);
+  const std::atomic<bool> cancelled{true};
+  table.lookup({.cancelled = &cancelled}, &id, 1, RowType::kF32, &out, &status);
+  CHECK(out == 5.0f && status == RowStatus::kDeadline);
+  table.lookup({.epoch = 3}, &id, 1, RowType::kF32, &out, &status);
+  CHECK(out == 5.0f && status == RowStatus::kUnavailable);
+  table.lookup({}, &id, 1, RowType::kF32, &out, &status);
+  CHECK(out == 2.0f && status == RowStatus::kHit);
+}
+
+template <class Fault, class Call>
+bool throws(Call call) {
+  try {
+    call();
+  } catch (const Fault&) {
+    return true;
+  }
+  return false;
+}
+
+void faults_are_typed() {
+  CHECK(throws<OptionError>([] { Table table({.dim = 0}); }));
+  CHECK(throws<OptionError>([] { Table table({.dim = kDimMax + 1}); }));
+  CHECK(throws<MemoryExhausted>([] { Table table({.dim = kDimMax, .rows_hint = kRowsMax}); }));
+  CHECK(throws<InstructionSetError>([] { choose_kernels("sse9"); }));
+  Table half({.dim = 1, .stored = Stored::kF16});
+  const std::int64_t ids[2] = {1, 2};
+  const float rows[2] = {1.0f, 65520.0f};
+  CHECK(throws<RowValueError>([&] { half.upsert(ids, rows, 2); }));
+  CHECK(half.size() == 0);
+  const std::int32_t falling[3] = {0, 2, 1};
+  CHECK(throws<BagError>([&] { check_bags(falling, 2, 1); }));
+}
+
+}  // namespace
+}  // namespace paramserver
+
+int main() {
+  using namespace paramserver;
+  hash_spreads_and_is_fixed();
+  halves_round_like_the_standard();
+  kernels_agree();
+  grows_from_nothing_and_keeps_every_id();
+  deleting_frees_rows_and_slots();
+  pools_through_row_source();
+  context_is_obeyed();
+  faults_are_typed();
+  return check_failures == 0 ? 0 : 1;
+}
