@@ -1,0 +1,60 @@
+// When a request must stop, and how long its stages took.
+//
+// Thread-safety: each belongs to one request; the cancel flag it watches may be set from any thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "lambda_svc/csrc/errors.h"
+#include "paramserver/csrc/row_source.h"
+
+namespace lambda_svc {
+
+// steady_clock is CLOCK_MONOTONIC, the clock deadlines are given in.
+inline std::int64_t monotonic_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+class Limits {
+ public:
+  Limits(std::int64_t deadline_ns, const std::atomic<bool>* cancelled) {
+    if (deadline_ns != 0) context_.deadline_ns = deadline_ns;
+    context_.cancelled = cancelled;
+  }
+
+  // Throws DeadlineExceeded or Cancelled, naming the stage that did not begin.
+  void check(const char* stage) const {
+    if (context_.cancelled != nullptr && context_.cancelled->load(std::memory_order_relaxed)) {
+      throw Cancelled(std::string("cancelled before stage ") + stage);
+    }
+    const std::int64_t late_ns = monotonic_ns() - context_.deadline_ns;
+    if (late_ns < 0) return;
+    throw DeadlineExceeded("the deadline passed " + std::to_string(late_ns / 1000) + " us before stage " + stage +
+                           "; ask for fewer candidates or allow more time");
+  }
+
+  const paramserver::LookupContext& lookup_context() const { return context_; }
+
+ private:
+  paramserver::LookupContext context_;
+};
+
+class Stopwatch {
+ public:
+  // Microseconds since construction or the last lap.
+  std::uint32_t lap_us() {
+    const std::int64_t now = monotonic_ns();
+    const std::int64_t past = now - last_ns_;
+    last_ns_ = now;
+    return static_cast<std::uint32_t>((past + 500) / 1000);
+  }
+
+ private:
+  std::int64_t last_ns_ = monotonic_ns();
+};
+
+}  // namespace lambda_svc

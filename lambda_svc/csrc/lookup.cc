@@ -1,0 +1,82 @@
+#include <algorithm>
+#include <cstring>
+
+#include "lambda_svc/csrc/stages.h"
+
+namespace lambda_svc {
+namespace {
+
+using paramserver::RowStatus;
+using paramserver::RowType;
+
+struct Reader {
+  const Plan& plan;
+  const Limits& limits;
+  const Workspace& space;
+  const LookupPlan& lookup;
+
+  const paramserver::RowSource& table() const { return *plan.spec().tables[lookup.source.table].rows; }
+  const SlotRegions& slot() const { return plan.side(lookup.source.side).slots[lookup.source.slot]; }
+  const std::int64_t* ids() const { return space.at<std::int64_t>(slot().values); }
+  float* rows() const { return space.at<float>(lookup.rows); }
+  RowStatus* statuses() const { return space.at<RowStatus>(plan.statuses); }
+  std::size_t slot_rows() const { return space.rows(lookup.source.side); }
+
+  // Every lookup returns how many statuses it wrote.
+  std::size_t dense() const {
+    const std::size_t n = slot_rows() * lookup.cells;
+    table().lookup(limits.lookup_context(), ids(), n, RowType::kF32, rows(), statuses());
+    return n;
+  }
+
+  std::size_t pooled() const {
+    const auto* offsets = space.at<std::int32_t>(slot().offsets);
+    const std::size_t bags = slot_rows();
+    table().lookup_pooled(limits.lookup_context(), ids(), offsets, bags, lookup.source.pooling, nullptr, RowType::kF32,
+                          rows(), statuses());
+    return static_cast<std::size_t>(offsets[bags]);
+  }
+
+  // Only cells up to the length are ids. Full rows join the row after them, so that well-filled slots are looked up
+  // in few, long batches.
+  std::size_t padded() const {
+    const auto* lengths = space.at<std::int32_t>(slot().lengths);
+    const std::size_t all = slot_rows() * lookup.cells;
+    std::size_t asked = 0;
+    std::size_t first = 0;  // the first cell not looked up yet
+    for (std::size_t row = 0; row < slot_rows(); ++row) {
+      const std::size_t next_row = (row + 1) * lookup.cells;
+      const std::size_t last = row * lookup.cells + static_cast<std::size_t>(lengths[row]);
+      if (last == next_row && next_row != all) continue;
+      if (last > first) {
+        table().lookup(limits.lookup_context(), ids() + first, last - first, RowType::kF32,
+                       rows() + first * lookup.dim, statuses() + asked);
+      }
+      std::memset(rows() + last * lookup.dim, 0, (next_row - last) * lookup.dim * sizeof(float));
+      asked += last - first;
+      first = next_row;
+    }
+    return asked;
+  }
+};
+
+}  // namespace
+
+void lookup(const Plan& plan, const Limits& limits, const Workspace& space, RankResult* result) {
+  for (const LookupPlan& entry : plan.lookups) {
+    limits.check("lookup");
+    const Reader reader{plan, limits, space, entry};
+    const auto layout = plan.source(entry.source.side)->slots()[entry.source.slot].layout;
+    std::size_t asked = 0;
+    switch (layout) {
+      case feature_store::Layout::kDense: asked = reader.dense(); break;
+      case feature_store::Layout::kRagged: asked = reader.pooled(); break;
+      case feature_store::Layout::kPadded: asked = reader.padded(); break;
+    }
+    auto& by_status = result->tables[entry.source.table];
+    const auto* statuses = space.at<std::uint8_t>(plan.statuses);
+    for (std::size_t i = 0; i < asked; ++i) by_status[statuses[i]] += 1;
+  }
+}
+
+}  // namespace lambda_svc

@@ -1,0 +1,30 @@
+// A ranking request in one native call: gather, lookup, run and order over a plan, on memory leased from the arena.
+//
+// Thread-safety: rank() may be called from any number of threads at once.
+// Ownership: keeps plan and arena alive; the result owns its arrays.
+#pragma once
+
+#include <memory>
+
+#include "lambda_svc/csrc/arena.h"
+#include "lambda_svc/csrc/plan.h"
+#include "lambda_svc/csrc/request.h"
+
+namespace lambda_svc {
+
+class Pipeline {
+ public:
+  Pipeline(std::shared_ptr<Arena> arena, PlanSpec spec);  // throws PlanError
+
+  // Scores every candidate and returns the best. No candidates: an empty result, and the engine is not asked.
+  // Throws InvalidRequest, ArenaExhausted, DeadlineExceeded, Cancelled, EngineError; then nothing is returned.
+  RankResult rank(const RankRequest& request) const;
+
+  const Plan& plan() const { return plan_; }
+
+ private:
+  const std::shared_ptr<Arena> arena_;
+  const Plan plan_;
+};
+
+}  // namespace lambda_svc

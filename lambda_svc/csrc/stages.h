@@ -1,0 +1,27 @@
+// Stages 4 to 7 of a request, one file each; pipeline.cc calls them in order.
+//
+// Thread-safety: each works on one request's workspace and result; the plan is shared and only read.
+#pragma once
+
+#include "lambda_svc/csrc/limits.h"
+#include "lambda_svc/csrc/plan.h"
+#include "lambda_svc/csrc/request.h"
+#include "lambda_svc/csrc/workspace.h"
+
+namespace lambda_svc {
+
+// gather.cc: writes every slot of every side; fills features and the unknown counts.
+void gather(const Plan& plan, const RankRequest& request, const Workspace& space, RankResult* result);
+
+// lookup.cc: writes (pooled) rows where the graph reads them; fills tables. Rows of user and context are looked up
+// once a request, whatever the number of candidates.
+void lookup(const Plan& plan, const Limits& limits, const Workspace& space, RankResult* result);
+
+// run.cc: runs the graph slice by slice on the workspace; fills slices and bytes_copied. Throws DeadlineExceeded or
+// Cancelled before a slice, EngineError.
+void run(const Plan& plan, const Limits& limits, const Workspace& space, RankResult* result);
+
+// order.cc: rank scores, the best k of them, and their copies into the result's own arrays.
+void order(const Plan& plan, const RankRequest& request, const Workspace& space, RankResult* result);
+
+}  // namespace lambda_svc

@@ -1,0 +1,236 @@
+#include "lambda_svc/csrc/tf_executable.h"
+
+#include <charconv>
+#include <cstring>
+
+#include "lambda_svc/csrc/errors.h"
+
+namespace lambda_svc {
+namespace {
+
+using tf::TF_Tensor;
+
+// A TF_Status that turns into an EngineError carrying TensorFlow's message.
+class Status {
+ public:
+  explicit Status(const TfLibrary& library) : library_(library), status_(library.TF_NewStatus()) {}
+  ~Status() { library_.TF_DeleteStatus(status_); }
+  Status(const Status&) = delete;
+  operator tf::TF_Status*() const { return status_; }
+  void check(const std::string& doing) const {
+    if (library_.TF_GetCode(status_) == tf::TF_OK) return;
+    throw EngineError(doing + ": " + library_.TF_Message(status_));
+  }
+
+ private:
+  const TfLibrary& library_;
+  tf::TF_Status* status_;
+};
+
+// The tensors of one run, deleted whatever happens.
+class Tensors {
+ public:
+  Tensors(const TfLibrary& library, std::size_t n) : library_(library), all_(n, nullptr) {}
+  ~Tensors() { clear(); }
+  Tensors(const Tensors&) = delete;
+  TF_Tensor*& operator[](std::size_t i) { return all_[i]; }
+  TF_Tensor** data() { return all_.data(); }
+  void clear() {
+    for (TF_Tensor*& tensor : all_) {
+      if (tensor != nullptr) library_.TF_DeleteTensor(std::exchange(tensor, nullptr));
+    }
+  }
+
+ private:
+  const TfLibrary& library_;
+  std::vector<TF_Tensor*> all_;
+};
+
+tf::TF_DataType tf_type(const TensorSpec& spec) {
+  switch (spec.dtype) {
+    case DType::kF32: return tf::TF_FLOAT;
+    case DType::kI64: return tf::TF_INT64;
+    case DType::kI32: return tf::TF_INT32;
+    case DType::kBytes: break;
+  }
+  throw EngineError("input " + spec.name + ": bytes cannot be fed; expected f32, i64 or i32");
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? "," : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+std::size_t item_bytes(tf::TF_DataType type) { return type == tf::TF_INT64 ? 8 : 4; }
+
+struct FeedOwner {
+  void (*release)(void*);
+  void* owner;
+};
+
+}  // namespace
+
+TfExecutable::TfExecutable(std::shared_ptr<const TfLibrary> library, const std::string& graph_def,
+                           std::vector<TensorSpec> inputs, const std::vector<std::string>& outputs,
+                           const std::string& config_proto, const std::string& run_options)
+    : library_(std::move(library)), inputs_(std::move(inputs)), run_options_(run_options) {
+  if (outputs.empty()) throw EngineError("outputs: got none; expected at least one head");
+  try {
+    import_graph(graph_def);
+    for (const TensorSpec& spec : inputs_) check_input(spec);
+    for (const std::string& name : outputs) check_output(name);
+    open_session(config_proto);
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+TfExecutable::~TfExecutable() { close(); }
+
+void TfExecutable::close() noexcept {
+  const Status status(*library_);
+  if (session_ != nullptr) {
+    library_->TF_CloseSession(session_, status);
+    library_->TF_DeleteSession(session_, status);
+  }
+  if (graph_ != nullptr) library_->TF_DeleteGraph(graph_);
+  session_ = nullptr;
+  graph_ = nullptr;
+}
+
+void TfExecutable::import_graph(const std::string& graph_def) {
+  graph_ = library_->TF_NewGraph();
+  const Status status(*library_);
+  tf::TF_Buffer* buffer = library_->TF_NewBufferFromString(graph_def.data(), graph_def.size());
+  tf::TF_ImportGraphDefOptions* options = library_->TF_NewImportGraphDefOptions();
+  library_->TF_GraphImportGraphDef(graph_, buffer, options, status);
+  library_->TF_DeleteImportGraphDefOptions(options);
+  library_->TF_DeleteBuffer(buffer);
+  status.check("the graph does not load");
+}
+
+tf::TF_Output TfExecutable::endpoint(const std::string& name, const char* what) const {
+  const std::size_t colon = name.rfind(':');
+  int index = 0;
+  if (colon != std::string::npos) {
+    const char* end = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + colon + 1, end, index);
+    if (parsed.ec != std::errc() || parsed.ptr != end || index < 0) {
+      throw EngineError(std::string(what) + " " + name + ": expected NODE or NODE:INDEX");
+    }
+  }
+  tf::TF_Operation* operation = library_->TF_GraphOperationByName(graph_, name.substr(0, colon).c_str());
+  if (operation == nullptr) throw EngineError(std::string(what) + " " + name + ": the graph has no such node");
+  if (index >= library_->TF_OperationNumOutputs(operation)) {
+    throw EngineError(std::string(what) + " " + name + ": the node has only " +
+                      std::to_string(library_->TF_OperationNumOutputs(operation)) + " outputs");
+  }
+  return {operation, index};
+}
+
+std::vector<std::int64_t> TfExecutable::shape_of(tf::TF_Output output, bool* known) const {
+  const Status status(*library_);
+  const int rank = library_->TF_GraphGetTensorNumDims(graph_, output, status);
+  status.check("shape");
+  *known = rank >= 0;
+  std::vector<std::int64_t> shape(rank > 0 ? rank : 0);
+  if (rank > 0) library_->TF_GraphGetTensorShape(graph_, output, shape.data(), rank, status);
+  status.check("shape");
+  return shape;
+}
+
+void TfExecutable::check_input(const TensorSpec& spec) {
+  const tf::TF_Output end = endpoint(spec.name, "input");
+  const tf::TF_DataType type = library_->TF_OperationOutputType(end);
+  if (type != tf_type(spec)) {
+    throw EngineError("input " + spec.name + ": the graph has TensorFlow dtype " + std::to_string(type) +
+                      "; the signature says " + std::to_string(tf_type(spec)));
+  }
+  bool known = false;
+  const std::vector<std::int64_t> shape = shape_of(end, &known);
+  bool fits = !known || shape.size() == spec.shape.size();
+  for (std::size_t i = 0; known && fits && i < shape.size(); ++i) fits = shape[i] < 0 || shape[i] == spec.shape[i];
+  if (!fits) {
+    throw EngineError("input " + spec.name + ": the graph has shape " + shape_text(shape) + "; the signature says " +
+                      shape_text(spec.shape));
+  }
+  input_ends_.push_back(end);
+}
+
+void TfExecutable::check_output(const std::string& name) {
+  const tf::TF_Output end = endpoint(name, "output");
+  if (library_->TF_OperationOutputType(end) != tf::TF_FLOAT) {
+    throw EngineError("output " + name + ": the graph has TensorFlow dtype " +
+                      std::to_string(library_->TF_OperationOutputType(end)) + "; expected float32, one score a row");
+  }
+  bool known = false;
+  const std::vector<std::int64_t> shape = shape_of(end, &known);
+  const bool column = shape.size() == 2 && (shape[1] == 1 || shape[1] < 0);
+  if (known && shape.size() != 1 && !column) {
+    throw EngineError("output " + name + ": the graph has shape " + shape_text(shape) + "; expected [n] or [n,1]");
+  }
+  output_ends_.push_back(end);
+  outputs_.push_back({name, DType::kF32, {-1}});
+}
+
+void TfExecutable::open_session(const std::string& config_proto) {
+  const Status status(*library_);
+  tf::TF_SessionOptions* options = library_->TF_NewSessionOptions();
+  library_->TF_SetConfig(options, config_proto.data(), config_proto.size(), status);
+  if (library_->TF_GetCode(status) == tf::TF_OK) session_ = library_->TF_NewSession(graph_, options, status);
+  library_->TF_DeleteSessionOptions(options);
+  status.check("the session does not open");
+}
+
+tf::TF_Tensor* TfExecutable::feed_tensor(std::size_t input, const Feed& feed, const FeedRelease& release,
+                                         RunStats* stats) const {
+  const tf::TF_DataType type = tf_type(inputs_[input]);
+  std::size_t elements = 1;
+  for (int d = 0; d < feed.rank; ++d) elements *= static_cast<std::size_t>(feed.dims[d]);
+  if (elements * item_bytes(type) != feed.bytes) {
+    throw EngineError("input " + inputs_[input].name + ": got " + std::to_string(feed.bytes) + " bytes for " +
+                      std::to_string(elements) + " values");
+  }
+  if (reinterpret_cast<std::uintptr_t>(feed.data) % kFeedAlignment != 0) {
+    TF_Tensor* copy = library_->TF_AllocateTensor(type, feed.dims, feed.rank, feed.bytes);
+    if (copy == nullptr) throw EngineError("input " + inputs_[input].name + ": no memory for an aligned copy");
+    std::memcpy(library_->TF_TensorData(copy), feed.data, feed.bytes);
+    if (stats != nullptr) stats->bytes_copied += feed.bytes;
+    return copy;
+  }
+  auto* owner = new FeedOwner{release.release, release.owner};
+  if (release.acquire != nullptr) release.acquire(release.owner);
+  const auto let_go = [](void*, std::size_t, void* argument) {
+    const std::unique_ptr<FeedOwner> done(static_cast<FeedOwner*>(argument));
+    if (done->release != nullptr) done->release(done->owner);
+  };
+  // TensorFlow only reads a feed; its C API merely lacks the const.
+  return library_->TF_NewTensor(type, feed.dims, feed.rank, const_cast<void*>(feed.data), feed.bytes, let_go, owner);
+}
+
+void TfExecutable::run(const Feed* feeds, const FeedRelease& release, float* const* outs, std::size_t rows,
+                       RunStats* stats) const {
+  Tensors fed(*library_, inputs_.size());
+  Tensors fetched(*library_, outputs_.size());
+  for (std::size_t i = 0; i < inputs_.size(); ++i) fed[i] = feed_tensor(i, feeds[i], release, stats);
+
+  const tf::TF_Buffer run_options{run_options_.data(), run_options_.size(), nullptr};
+  const Status status(*library_);
+  library_->TF_SessionRun(session_, run_options_.empty() ? nullptr : &run_options, input_ends_.data(), fed.data(),
+                          static_cast<int>(inputs_.size()), output_ends_.data(), fetched.data(),
+                          static_cast<int>(outputs_.size()), nullptr, 0, nullptr, status);
+  fed.clear();
+  status.check("the graph does not run");
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    const std::size_t bytes = library_->TF_TensorByteSize(fetched[i]);
+    if (bytes != rows * sizeof(float)) {
+      throw EngineError("output " + outputs_[i].name + ": got " + std::to_string(bytes / sizeof(float)) +
+                        " values; expected one for each of " + std::to_string(rows) + " rows");
+    }
+    std::memcpy(outs[i], library_->TF_TensorData(fetched[i]), bytes);
+  }
+}
+
+}  // namespace lambda_svc

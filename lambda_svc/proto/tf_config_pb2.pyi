@@ -1,0 +1,37 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class SessionConfig(_message.Message):
+    __slots__ = ("device_count", "intra_op_parallelism_threads", "inter_op_parallelism_threads", "experimental")
+    class Experimental(_message.Message):
+        __slots__ = ("executor_type",)
+        EXECUTOR_TYPE_FIELD_NUMBER: _ClassVar[int]
+        executor_type: str
+        def __init__(self, executor_type: _Optional[str] = ...) -> None: ...
+    class DeviceCountEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    DEVICE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    INTRA_OP_PARALLELISM_THREADS_FIELD_NUMBER: _ClassVar[int]
+    INTER_OP_PARALLELISM_THREADS_FIELD_NUMBER: _ClassVar[int]
+    EXPERIMENTAL_FIELD_NUMBER: _ClassVar[int]
+    device_count: _containers.ScalarMap[str, int]
+    intra_op_parallelism_threads: int
+    inter_op_parallelism_threads: int
+    experimental: SessionConfig.Experimental
+    def __init__(self, device_count: _Optional[_Mapping[str, int]] = ..., intra_op_parallelism_threads: _Optional[int] = ..., inter_op_parallelism_threads: _Optional[int] = ..., experimental: _Optional[_Union[SessionConfig.Experimental, _Mapping]] = ...) -> None: ...
+
+class RunOptions(_message.Message):
+    __slots__ = ("inter_op_thread_pool",)
+    INTER_OP_THREAD_POOL_FIELD_NUMBER: _ClassVar[int]
+    inter_op_thread_pool: int
+    def __init__(self, inter_op_thread_pool: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,66 @@
+"""The contract between the service and an engine: load a graph, get something a Pipeline can run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+__all__ = ["Engine", "Executable", "GraphSignature", "LoadedGraph", "TensorSpec"]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One input: its name in the graph ("history_item_rows:0"), dtype ("f32", "i64" or "i32") and shape.
+
+    A leading -1 stands for the number of candidates; inputs of the user and context sides lead with 1.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GraphSignature:
+    """Inputs in the order they are fed; outputs are names of float32 tensors [n] or [n, 1], one for each head."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[str, ...]
+
+
+class Executable(Protocol):
+    """A loaded graph. Thread-safe."""
+
+    @property
+    def capsule(self) -> object:
+        """PyCapsule "lambda_svc.Executable.1" for a Pipeline."""
+
+    def run(self, feeds: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, int]:
+        """Runs once. Returns float32 [heads, rows] and the bytes of feeds that had to be copied. Raises EngineError."""
+
+
+@dataclass(frozen=True)
+class LoadedGraph:
+    """A graph in an engine, with what a response says about it."""
+
+    executable: Executable
+    signature: GraphSignature
+    engine: str
+    precision: str
+
+    @property
+    def capsule(self) -> object:
+        """The executable's capsule, for a Pipeline."""
+        return self.executable.capsule
+
+
+class Engine(Protocol):
+    """A runtime for dense graphs. Its options are given to its constructor, fixed for all graphs it loads."""
+
+    name: str
+
+    def load(self, graph: bytes, signature: GraphSignature) -> LoadedGraph:
+        """Loads a frozen GraphDef. Raises EngineError naming what does not fit, EngineUnavailable."""
