@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from tools.tidy.tree import Problem, Tree
 
 __all__ = ["check", "generate"]
 
-_SUFFIXES = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
+_SUFFIXES = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")  # the last one only for files with a service
 
 
 def check(tree: Tree) -> Iterator[Problem]:
@@ -23,7 +24,8 @@ def check(tree: Tree) -> Iterator[Problem]:
     with tempfile.TemporaryDirectory() as folder:
         generate(tree.root, protos, Path(folder))
         for path in protos:
-            for suffix in _SUFFIXES:
+            has_service = re.search(r"^service\s", tree.text(path), re.MULTILINE)
+            for suffix in _SUFFIXES if has_service else _SUFFIXES[:2]:
                 generated = path.removesuffix(".proto") + suffix
                 new, old = Path(folder, generated), tree.root / generated
                 if not old.is_file() or old.read_bytes() != new.read_bytes():
