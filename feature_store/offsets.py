@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import numpy as np
+from feature_store import _core
+
+Problem = Literal["", "start", "decrease", "long"]
+_PROBLEMS: tuple[Problem, ...] = ("", "start", "decrease", "long")
 
 
-def offsets_problem(buffer: Any, length_max: int) -> tuple[Literal["", "start", "decrease", "long"], int, int]:
-    """Check int32 offsets: (problem, place, value), where problem "" means fine and value is the last offset."""
-    offsets = np.frombuffer(buffer, "<i4").astype(np.int64)
-    if offsets[0] != 0:
-        return "start", 0, int(offsets[0])
-    lengths = np.diff(offsets)
-    if (lengths < 0).any():
-        place = int(np.argmax(lengths < 0))
-        return "decrease", place + 1, int(offsets[place + 1])
-    if length_max >= 0 and (lengths > length_max).any():
-        place = int(np.argmax(lengths > length_max))
-        return "long", place, int(lengths[place])
-    return "", 0, int(offsets[-1])
+def offsets_problem(buffer: Any, length_max: int) -> tuple[Problem, int, int]:
+    """Check int32 offsets: start at 0, never decrease, cut rows of at most `length_max` (-1: of any length).
+
+    Returns (problem, place, value). No problem: value is the last offset. "start", "decrease": the offset at fault.
+    "long": the row and its length.
+    """
+    problem, place, value = _core.check_offsets(buffer, length_max)
+    return _PROBLEMS[problem], place, value
