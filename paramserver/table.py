@@ -30,17 +30,20 @@ class Table:
     name: how the table is called in plans and messages. dim: 1 to 4096. dtype: how rows are stored, "f32" or "f16".
     rows_hint: rows to make room for at once, so that a bulk load never grows the index. default_row: float32[dim], the
     row of unknown ids, zeros when None; it is rounded to the table's dtype. huge_pages: ask the kernel for 2 MiB pages.
+    instruction_set: "scalar", "avx2" or "avx512"; None takes the environment's PARAMSERVER_ISA, else the CPU's widest:
+    results are the same bits with each.
     Raises OptionError, ArrayError, RowValueError, MemoryExhausted, InstructionSetError.
     """
 
     def __init__(self, name: str, dim: int, *, dtype: str = "f32", rows_hint: int = 0,
-                 default_row: np.ndarray | Sequence[float] | None = None, huge_pages: bool = True) -> None:
+                 default_row: np.ndarray | Sequence[float] | None = None, huge_pages: bool = True,
+                 instruction_set: str | None = None) -> None:
         arrays.check_options(dim, dtype, rows_hint)
         self._name = name
         self._dim = int(dim)
         self._dtype = dtype
         row = arrays.as_default_row(default_row, dim)
-        self._core = _core.Table(self._dim, dtype == "f16", int(rows_hint), row, huge_pages)
+        self._core = _core.Table(self._dim, dtype == "f16", int(rows_hint), row, huge_pages, instruction_set)
 
     @property
     def name(self) -> str:

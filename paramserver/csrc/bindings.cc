@@ -40,12 +40,13 @@ RowStatus* statuses(const std::optional<Statuses>& status) {
 }
 
 std::shared_ptr<Table> make_table(std::uint32_t dim, bool f16, std::uint64_t rows_hint, std::optional<Row> default_row,
-                                  bool huge_pages) {
+                                  bool huge_pages, const char* instruction_set) {
   return std::make_shared<Table>(TableOptions{.dim = dim,
                                               .stored = f16 ? Stored::kF16 : Stored::kF32,
                                               .rows_hint = rows_hint,
                                               .default_row = data_or_null(default_row),
-                                              .huge_pages = huge_pages});
+                                              .huge_pages = huge_pages,
+                                              .kernels = instruction_set ? &choose_kernels(instruction_set) : nullptr});
 }
 
 nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> ids_array(const Table& table) {
@@ -74,7 +75,8 @@ void translate(const std::exception_ptr& thrown, void*) {
 
 void bind_table(nb::module_& m) {
   nb::class_<Table>(m, "Table")
-      .def(nb::new_(&make_table), "dim"_a, "f16"_a, "rows_hint"_a, "default_row"_a.none(), "huge_pages"_a)
+      .def(nb::new_(&make_table), "dim"_a, "f16"_a, "rows_hint"_a, "default_row"_a.none(), "huge_pages"_a,
+           "instruction_set"_a.none())
       .def("__len__", &Table::size)
       .def("upsert", [](Table& t, Ids ids, Rows rows) { return t.upsert(ids.data(), rows.data(), ids.size()); },
            "ids"_a.noconvert(), "rows"_a.noconvert(), Release())
@@ -116,7 +118,6 @@ NB_MODULE(_core, m) {
   m.def("f32_of_f16", &f32_of_f16, "half"_a);
   m.def("f16_of_f32", &f16_of_f32, "value"_a);
   m.def("bf16_of_f32", &bf16_of_f32, "value"_a);
-  m.def("instruction_set", [] { return kernels().name; });
 }
 
 }  // namespace paramserver

@@ -21,10 +21,11 @@ const Kernels& choose_kernels(const char* wanted) {
   if (name == "avx2" && cpu_has_avx2()) return kAvx2Kernels;
   if (name == "avx512" && cpu_has_avx512()) return kAvx512Kernels;
   if (name == "avx2" || name == "avx512") {
-    throw InstructionSetError("PARAMSERVER_ISA=" + name + ", but this CPU lacks it: unset PARAMSERVER_ISA to use " +
-                              choose_kernels("").name);
+    throw InstructionSetError("instruction set '" + name + "' was asked for (by argument or PARAMSERVER_ISA), but this "
+                              "CPU lacks it: ask for none to use " + choose_kernels("").name);
   }
-  throw InstructionSetError("PARAMSERVER_ISA=" + name + " is unknown: use scalar, avx2 or avx512, or unset it");
+  throw InstructionSetError("instruction set '" + name + "' was asked for (by argument or PARAMSERVER_ISA), expected "
+                            "scalar, avx2 or avx512");
 }
 
 const Kernels& kernels() {
