@@ -1,0 +1,201 @@
+"""DIN with MMoE: target attention over a user's rated history, experts shared by two heads, `liked` and `engaged`.
+
+Sources: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction" (KDD 2018); Ma et al., "Modeling Task
+Relationships in Multi-task Learning with Multi-gate Mixture-of-Experts" (KDD 2018).
+
+The model has two halves: `lookup_*` turns row numbers into table rows, `score` turns rows into probabilities. Training
+calls both on a batch of independent rows; the serving graph looks the user up once and tiles, see `serve`. Every layer
+is named, so that equal models give equal graphs whatever the process built before.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+__all__ = ["HEADS", "DinMmoe", "DinMmoeConfig", "Rows"]
+
+HEADS = ("liked", "engaged")
+_RATING_CENTRE, _RATING_SCALE, _LIKED = 3.5, 1.5, 3.5
+_MEAN_PRIOR = 5.0
+_EPSILON = 1e-9
+
+
+@dataclass(frozen=True)
+class DinMmoeConfig:
+    """Sizes. Rows of a table include its last one, the trained out-of-vocabulary row."""
+
+    history_length: int = 50
+    item_dim: int = 16
+    genre_dim: int = 8
+    profile_dim: int = 4
+    attention_units: tuple[int, ...] = (32, 16)
+    experts: int = 3
+    expert_units: tuple[int, ...] = (64, 32)
+    tower_units: tuple[int, ...] = (16,)
+    age_buckets: int = 8
+    year_buckets: int = 10
+    hour_buckets: int = 8
+    weekday_buckets: int = 7
+    embedding_l2: float = 1e-5
+    embedding_stddev: float = 0.05
+    dropout: float = 0.2
+
+
+class Rows(NamedTuple):
+    """What `score` takes; leading dimension b, one row per (user, candidate). float32 but for history_length.
+
+    item [b, item_dim]; genres [b, genre_dim]; year [b, profile_dim]; history_items [b, length, item_dim];
+    history_ratings [b, length], 1 to 5; history_length int32 [b]; occupation, gender_occupation, age, hour, weekday
+    [b, profile_dim].
+    """
+
+    item: tf.Tensor
+    genres: tf.Tensor
+    year: tf.Tensor
+    history_items: tf.Tensor
+    history_ratings: tf.Tensor
+    history_length: tf.Tensor
+    occupation: tf.Tensor
+    gender_occupation: tf.Tensor
+    age: tf.Tensor
+    hour: tf.Tensor
+    weekday: tf.Tensor
+
+
+class PooledEmbedding(keras.layers.Layer):
+    """A table whose rows are averaged per bag. call(ids [v], segments int32 [v] ascending, bags) -> float32 [bags, dim];
+    an empty bag gives exactly 0."""
+
+    def __init__(self, rows: int, dim: int, stddev: float, name: str):
+        super().__init__(name=name)
+        self.table = self.add_weight(
+            shape=(rows, dim), name="embeddings", initializer=keras.initializers.RandomNormal(stddev=stddev)
+        )
+
+    def call(self, ids, segments, bags):
+        """The mean row of each bag."""
+        return tf.sparse.segment_mean(tf.convert_to_tensor(self.table), ids, segments, num_segments=bags)
+
+
+class TargetAttention(keras.layers.Layer):
+    """DIN's activation unit: how much each rated item of the history says about the candidate.
+
+    call(query [b, d], keys [b, l, d], ratings [b, l], length int32 [b]) -> [b, 2 d + 2]: the weighted mean of keys, of
+    ratings and of their products. Weights are a softmax over the first `length` cells; an empty history gives 0.
+    """
+
+    def __init__(self, units: tuple[int, ...], name: str):
+        super().__init__(name=name)
+        self.hidden = [keras.layers.Dense(u, activation="relu", name=f"{name}_hidden_{i}") for i, u in enumerate(units)]
+        self.logit = keras.layers.Dense(1, name=f"{name}_logit")
+
+    def call(self, query, keys, ratings, length):
+        """The history as seen from the candidate."""
+        marks = rating_marks(ratings)
+        query = tf.broadcast_to(query[:, None, :], tf.shape(keys))
+        x = tf.concat([query, keys, query - keys, query * keys, marks], axis=-1)
+        for layer in self.hidden:
+            x = layer(x)
+        mask = tf.sequence_mask(length, maxlen=tf.shape(keys)[1], dtype=tf.float32)
+        logits = tf.clip_by_value(self.logit(x)[:, :, 0], -15.0, 15.0)
+        weights = tf.exp(logits) * mask
+        weights /= tf.reduce_sum(weights, axis=1, keepdims=True) + _EPSILON
+        values = tf.concat([keys, marks, keys * marks[:, :, :1]], axis=-1)
+        return tf.matmul(weights[:, None, :], values)[:, 0, :]
+
+
+class DinMmoe(keras.Model):
+    """The model. `rows` gives each table's row count: item, genre, occupation, gender_occupation, the last row of each
+    being out-of-vocabulary."""
+
+    def __init__(self, rows: dict[str, int], config: DinMmoeConfig):
+        super().__init__(name="din_mmoe")
+        self.config = c = config
+        self.table_rows = dict(rows)
+
+        def embedding(name, count, dim):
+            initializer = keras.initializers.RandomNormal(stddev=c.embedding_stddev)
+            return keras.layers.Embedding(count, dim, embeddings_initializer=initializer, name=name)
+
+        self.item = embedding("item", rows["item"], c.item_dim)
+        self.genre = PooledEmbedding(rows["genre"], c.genre_dim, c.embedding_stddev, name="genre")
+        self.occupation = embedding("occupation", rows["occupation"], c.profile_dim)
+        self.gender_occupation = embedding("gender_occupation", rows["gender_occupation"], c.profile_dim)
+        self.age = embedding("age", c.age_buckets, c.profile_dim)
+        self.year = embedding("year", c.year_buckets, c.profile_dim)
+        self.hour = embedding("hour", c.hour_buckets, c.profile_dim)
+        self.weekday = embedding("weekday", c.weekday_buckets, c.profile_dim)
+        self.attention = TargetAttention(c.attention_units, name="attention")
+        self.dropout = keras.layers.Dropout(c.dropout, name="dropout")
+        self.expert_layers = [_mlp(c.expert_units, f"expert_{e}") for e in range(c.experts)]
+        self.gates = [keras.layers.Dense(c.experts, activation="softmax", name=f"gate_{h}") for h in HEADS]
+        self.towers = [_mlp(c.tower_units, f"tower_{h}") for h in HEADS]
+        self.logits = [keras.layers.Dense(1, name=f"logit_{h}") for h in HEADS]
+
+    def lookup_item(self, inputs: dict) -> dict:
+        """Rows of item-side inputs: item_row [n], genre_row [v] with genre_segment int32 [v], year_bucket [n]."""
+        item = self.item(inputs["item_row"])
+        bags = tf.shape(item)[0]
+        return {
+            "item": item,
+            "genres": self.genre(inputs["genre_row"], inputs["genre_segment"], bags),
+            "year": self.year(inputs["year_bucket"]),
+        }
+
+    def lookup_user(self, inputs: dict) -> dict:
+        """Rows of user- and context-side inputs: history_item_row [n, l], history_rating [n, l], history_length [n],
+        occupation_row, gender_occupation_row, age_bucket, hour_bucket, weekday_bucket [n]."""
+        return {
+            "history_items": self.item(inputs["history_item_row"]),
+            "history_ratings": inputs["history_rating"],
+            "history_length": inputs["history_length"],
+            "occupation": self.occupation(inputs["occupation_row"]),
+            "gender_occupation": self.gender_occupation(inputs["gender_occupation_row"]),
+            "age": self.age(inputs["age_bucket"]),
+            "hour": self.hour(inputs["hour_bucket"]),
+            "weekday": self.weekday(inputs["weekday_bucket"]),
+        }
+
+    def score_logits(self, rows: Rows, training: bool = False) -> list:
+        """Logits [b] per head, in the order of HEADS."""
+        item = tf.concat([rows.item, rows.genres, rows.year], axis=-1)
+        seen = self.attention(rows.item, rows.history_items, rows.history_ratings, rows.history_length)
+        count = tf.cast(rows.history_length, tf.float32)[:, None]
+        mask = tf.sequence_mask(rows.history_length, maxlen=tf.shape(rows.history_ratings)[1], dtype=tf.float32)
+        mood = tf.reduce_sum(rating_marks(rows.history_ratings) * mask[:, :, None], axis=1) / (count + _MEAN_PRIOR)
+        profile = [rows.occupation, rows.gender_occupation, rows.age, rows.hour, rows.weekday]
+        x = tf.concat([item, seen, 3.0 * mood, tf.math.log1p(count) * 0.25, *profile], axis=-1)
+        x = self.dropout(x, training=training)
+        experts = tf.stack([expert(x) for expert in self.expert_layers], axis=1)
+        logits = []
+        for gate, tower, logit in zip(self.gates, self.towers, self.logits, strict=True):
+            mixed = tf.matmul(gate(x)[:, None, :], experts)[:, 0, :]
+            logits.append(logit(tower(mixed))[:, 0])
+        return logits
+
+    def call(self, inputs: dict, training: bool = False) -> list:
+        """Logits per head of a batch of independent rows: user, context and item inputs all of leading dimension b."""
+        return self.score_logits(Rows(**self.lookup_item(inputs), **self.lookup_user(inputs)), training)
+
+    def serve(self, inputs: dict) -> dict:
+        """Probabilities {head: [n]} of n candidates for one user: user and context inputs have leading dimension 1, and
+        their rows are tiled to n here, in the graph, as training frameworks write it."""
+        item, user = self.lookup_item(inputs), self.lookup_user(inputs)
+        n = tf.shape(item["item"])[0]
+        tiled = {name: tf.tile(t, [n] + [1] * (t.shape.rank - 1)) for name, t in user.items()}
+        logits = self.score_logits(Rows(**item, **tiled))
+        return {head: tf.sigmoid(logit) for head, logit in zip(HEADS, logits, strict=True)}
+
+
+def rating_marks(ratings):
+    """Two marks per rating, [b, l, 2]: how far from the middle, and liked or not, both centred."""
+    centred = (ratings - _RATING_CENTRE) / _RATING_SCALE
+    liked = tf.cast(ratings > _LIKED, tf.float32) - 0.5
+    return tf.stack([centred, liked], axis=-1)
+
+
+def _mlp(units: tuple[int, ...], name: str):
+    return keras.Sequential([keras.layers.Dense(u, activation="relu", name=f"{name}_{i}") for i, u in enumerate(units)],
+                            name=name)
