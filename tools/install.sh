@@ -111,7 +111,8 @@ pip_failure() {  # says why pip stopped, from its log
 }
 
 reason() {  # pattern: the log's first line that matches, or its last line
-  { grep -m 1 -E "$1" "$log" || grep -v '^ *$' "$log" | tail -n 1; } | tr -d '$' | cut -c 1-200
+  { grep -E "$1" "$log" | grep -v -m 1 'subprocess-exited' || grep -v '^ *$' "$log" | tail -n 1; } |
+    tr -d '$' | sed 's/^[ |]*//' | cut -c 1-200
 }
 
 stale() {  # stamp inputs...: is the stamp missing or older than an input
@@ -140,7 +141,7 @@ install_dependencies() {
 install_project() {
   say "building the native cores with $CXX"
   logged build pip install --no-deps --no-build-isolation --config-settings build-dir=build/editable -e . ||
-    fail "The native cores did not build: $(reason 'error:|CMake Error') (log: $log)"
+    fail "The native cores did not build: $(reason '[a-z] ?error:|CMake Error|[A-Za-z]Error:') (log: $log)"
   touch .venv/installed
 }
 
