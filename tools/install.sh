@@ -140,7 +140,7 @@ install_dependencies() {
 
 install_project() {
   say "building the native cores with $CXX"
-  logged build pip install --no-deps --no-build-isolation --config-settings build-dir=build/editable -e . ||
+  logged build pip install -v --no-deps --no-build-isolation --config-settings build-dir=build/editable -e . ||
     fail "The native cores did not build: $(reason '[a-z] ?error:|CMake Error|[A-Za-z]Error:') (log: $log)"
   touch .venv/installed
 }
