@@ -38,8 +38,8 @@ class DinMmoeConfig:
     year_buckets: int = 10
     hour_buckets: int = 8
     weekday_buckets: int = 7
-    embedding_l2: float = 1e-5
-    embedding_stddev: float = 0.05
+    embedding_l2: float = 1e-4
+    embedding_stddev: float = 0.02
     dropout: float = 0.2
 
 
@@ -135,27 +135,27 @@ class DinMmoe(keras.Model):
         self.logits = [keras.layers.Dense(1, name=f"logit_{h}") for h in HEADS]
 
     def lookup_item(self, inputs: dict) -> dict:
-        """Rows of item-side inputs: item_row [n], genre_row [v] with genre_segment int32 [v], year_bucket [n]."""
-        item = self.item(inputs["item_row"])
+        """Rows of item-side inputs: row numbers item [n], genres [v] with genres_segments int32 [v], year [n]."""
+        item = self.item(inputs["item"])
         bags = tf.shape(item)[0]
         return {
             "item": item,
-            "genres": self.genre(inputs["genre_row"], inputs["genre_segment"], bags),
-            "year": self.year(inputs["year_bucket"]),
+            "genres": self.genre(inputs["genres"], inputs["genres_segments"], bags),
+            "year": self.year(inputs["year"]),
         }
 
     def lookup_user(self, inputs: dict) -> dict:
-        """Rows of user- and context-side inputs: history_item_row [n, l], history_rating [n, l], history_length [n],
-        occupation_row, gender_occupation_row, age_bucket, hour_bucket, weekday_bucket [n]."""
+        """Rows of user- and context-side inputs: row numbers history_item [n, l], occupation, gender_occupation, age,
+        hour, weekday [n]; values history_rating [n, l], history_length int32 [n]."""
         return {
-            "history_items": self.item(inputs["history_item_row"]),
+            "history_items": self.item(inputs["history_item"]),
             "history_ratings": inputs["history_rating"],
             "history_length": inputs["history_length"],
-            "occupation": self.occupation(inputs["occupation_row"]),
-            "gender_occupation": self.gender_occupation(inputs["gender_occupation_row"]),
-            "age": self.age(inputs["age_bucket"]),
-            "hour": self.hour(inputs["hour_bucket"]),
-            "weekday": self.weekday(inputs["weekday_bucket"]),
+            "occupation": self.occupation(inputs["occupation"]),
+            "gender_occupation": self.gender_occupation(inputs["gender_occupation"]),
+            "age": self.age(inputs["age"]),
+            "hour": self.hour(inputs["hour"]),
+            "weekday": self.weekday(inputs["weekday"]),
         }
 
     def score_logits(self, rows: Rows, training: bool = False) -> list:
