@@ -32,7 +32,7 @@ choose_python() {  # sets `python`
     supported "$PYTHON" || fail "PYTHON=$PYTHON is not a working Python 3.11, 3.12 or 3.13: point it at one."
     candidates=("$PYTHON")
   else
-    candidates=(python3.13 python3.12 python3.11 python3)
+    candidates=(.venv/bin/python python3.13 python3.12 python3.11 python3)
   fi
   for candidate in "${candidates[@]}"; do
     supported "$candidate" || continue

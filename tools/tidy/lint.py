@@ -11,7 +11,7 @@ from tools.tidy.tree import Problem, Tree
 
 __all__ = ["check"]
 
-SELECTED = "E9,F,B006,B904,RUF100"
+SELECTED = "E4,E9,F,B006,B904,RUF100"
 
 
 def check(tree: Tree) -> Iterator[Problem]:
