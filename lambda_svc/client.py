@@ -118,6 +118,8 @@ class RankingClient:
 
     def call(self, message: pb.RankRequest, timeout_s: float) -> pb.RankResponse:
         """Sends a message built by the caller. Raises the same error classes as the server."""
+        if timeout_s <= 0:  # grpc would take 0 for "no deadline"
+            raise DeadlineExceeded(f"timeout_s is {timeout_s}: nothing was sent")
         try:
             return self._stub.Rank(message, timeout=timeout_s)
         except grpc.RpcError as error:

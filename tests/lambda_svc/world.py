@@ -16,9 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feature_store import Clip, Feature, Hash64, Log1p, Schema, Slot
-from feature_store.reference import hash64
+from feature_store.reference import xxh64
 from models.package import Golden, Graph, GraphInput, GraphOutput, Source, TableFile, write_package
 from paramserver import Table
+
+def raw_id(text: bytes) -> int:
+    """The id of a string after Hash64, as int64."""
+    hashed = xxh64(text)
+    return hashed - 2**64 if hashed >= 2**63 else hashed
+
 
 MODEL, HISTORY = "tiny", 8
 OCCUPATIONS = [b"baker", b"pilot", b"\xff\xfenot utf-8"]
@@ -28,7 +34,7 @@ SCHEMA = Schema((
     Feature("occupation", "user", "bytes"),
     Feature("history", "user", "i64", "sequence", HISTORY),
     Feature("hour", "context", "i64", default=12),
-    Feature("item", "item", "i64", "key"),
+    Feature("item", "item", "i64"),
     Feature("genres", "item", "bytes", "multi", 6),
     Feature("price", "item", "f32", "dense", 1, default=(1.0,)),
     Feature("vector", "item", "f32", "dense", 3),
@@ -93,8 +99,8 @@ class World:
             }
         self.tables = {
             "item": self._table(rng, item_ids),
-            "genre": self._table(rng, [hash64(g) for g in GENRES]),
-            "occupation": self._table(rng, [hash64(o) for o in OCCUPATIONS[:2]]),
+            "genre": self._table(rng, [raw_id(g) for g in GENRES]),
+            "occupation": self._table(rng, [raw_id(o) for o in OCCUPATIONS[:2]]),
         }
         self.weights = {
             "w1": rng.normal(size=(22, 16)).astype(np.float32) / 4, "b1": rng.normal(size=16).astype(np.float32) / 4,
@@ -116,19 +122,19 @@ class World:
 
     def item(self, item_id: int) -> dict:
         """Raw features of an item, the schema's defaults for an unknown one."""
-        unknown = {"item": item_id, "genres": [], "price": np.float32([1.0]), "vector": np.zeros(3, np.float32)}
+        unknown = {"item": 0, "genres": [], "price": np.float32([1.0]), "vector": np.zeros(3, np.float32)}
         return self.items.get(item_id, unknown)
 
     def score(self, user: dict, hour: int, items: list[dict]) -> dict[str, np.ndarray]:
         """The reference: head probabilities float64 [n]."""
         history = [self.row("item", i) for i in user["history"]]
         mean = np.mean(history, 0) if history else np.zeros(4)
-        occupation = self.row("occupation", hash64(user["occupation"]))
+        occupation = self.row("occupation", raw_id(user["occupation"]))
         age = np.log1p(np.clip(np.float32(user["age"]), 0, 120), dtype=np.float64)
         user_part = np.concatenate([mean, occupation, [age], [hour / 24]])
         rows = []
         for item in items:
-            genres = [self.row("genre", hash64(g)) for g in item["genres"]]
+            genres = [self.row("genre", raw_id(g)) for g in item["genres"]]
             pooled = np.mean(genres, 0) if genres else np.zeros(4)
             price = np.log1p(np.float64(item["price"]))
             rows.append(np.concatenate([user_part, self.row("item", item["item"]), pooled, price, item["vector"]]))
@@ -203,14 +209,20 @@ def item_arrays(items: list[dict]) -> dict[str, pa.Array]:
     return {name: pa.array([item[name] for item in items], kind) for name, kind in types.items()}
 
 
+_graphs: dict[bytes, bytes] = {}  # by weights: tensorflow takes seconds to start
+
+
 def graph_def(weights: dict[str, np.ndarray], folder: Path) -> bytes:
     """The frozen graph, made by tensorflow in a process of its own: this process must never import it."""
-    weights_file, out = folder / ".weights.npz", folder / ".item.pb"
-    np.savez(weights_file, **weights)
-    script = Path(__file__).with_name("world_graph.py")
-    done = subprocess.run([sys.executable, script, weights_file, out], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return out.read_bytes()
+    key = b"".join(weights[name].tobytes() for name in sorted(weights))
+    if key not in _graphs:
+        weights_file, out = folder / ".weights.npz", folder / ".item.pb"
+        np.savez(weights_file, **weights)
+        script = Path(__file__).with_name("world_graph.py")
+        done = subprocess.run([sys.executable, script, weights_file, out], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        _graphs[key] = out.read_bytes()
+    return _graphs[key]
 
 
 def config_text(folder: Path, **scenario) -> str:
