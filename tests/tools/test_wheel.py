@@ -41,7 +41,6 @@ def test_the_wheel_works_elsewhere(wheel, tmp_path, bare_environment):
     target = tmp_path / "installed"
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(target), str(wheel)]
     subprocess.run(command, check=True, capture_output=True, timeout=300)
-    # A folder on PYTHONPATH has no .pth files read, so the editable checkout of this environment stays out.
     path = os.pathsep.join([str(target), sysconfig.get_path("purelib")])
     environment = {**bare_environment, "PYTHONPATH": path}
     elsewhere = tmp_path / "elsewhere"
@@ -52,8 +51,8 @@ def test_the_wheel_works_elsewhere(wheel, tmp_path, bare_environment):
         assert result.returncode == 0, result.stderr
         return result.stdout
 
-    assert "serve" in run(str(target / "bin" / "lambda-svc"), "--help")
+    # -S leaves this environment's own .pth files out, which would lead back to the checkout.
+    assert "serve" in run(sys.executable, "-S", str(target / "bin" / "lambda-svc"), "--help")
     for core in CORES:
-        # -S leaves site-packages' own .pth files out as well.
         where = run(sys.executable, "-S", "-c", f"import {core} as core; print(core.__file__)").strip()
         assert Path(where).is_relative_to(target), where
