@@ -91,7 +91,7 @@ def _scalars(feature: Feature, array: pa.Array) -> pa.Array:
         if pa.types.is_null(kind):
             return pa.nulls(len(array), pa.large_binary() if feature.dtype == "bytes" else _SCALARS[feature.dtype])
         words = {"f32": "float", "i64": "int64 or uint64", "bytes": "binary or string"}
-        raise CellProblem(f"Arrow values of type {kind}", f"{words[feature.dtype]} (cast it on purpose if that is meant)")
+        raise CellProblem(f"Arrow values of type {kind}", f"{words[feature.dtype]} (cast it if that is meant)")
     return array
 
 

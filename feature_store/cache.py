@@ -88,7 +88,8 @@ def as_keys(keys: Any) -> np.ndarray:
     if array.size == 0 and array.ndim == 1:
         return np.empty(0, np.int64)
     if array.ndim != 1 or array.dtype not in (np.int64, np.uint64):
-        raise CallerError(f"keys: got {array.dtype} of shape {list(array.shape)}, expected int64 or uint64 of shape [n]")
+        came = f"{array.dtype} of shape {list(array.shape)}"
+        raise CallerError(f"keys: got {came}, expected int64 or uint64 of shape [n]")
     return np.ascontiguousarray(array).view(np.int64)
 
 

@@ -60,7 +60,8 @@ class Column:
             where = "" if problem.row is None else f" in row {problem.row}"
             raise FeatureError(feature.name, problem.came + where, problem.expected) from problem
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise FeatureError(feature.name, f"values that do not convert ({error})", f"{feature.dtype} values") from error
+            came = f"values that do not convert ({error})"
+            raise FeatureError(feature.name, came, f"{feature.dtype} values") from error
         offsets = [_narrow(feature, part) for part in (cells.row_offsets, cells.byte_offsets)]
         return cls(cells.values, offsets[0], offsets[1], feature.shape(len(array)))
 
@@ -98,7 +99,7 @@ def check_column(feature: Feature, column: Column, rows: int) -> None:
     """Raise FeatureError unless the column matches its feature and has `rows` rows."""
     for what, part in (("row_offsets", column.row_offsets), ("byte_offsets", column.byte_offsets)):
         if part is not None and (part.dtype != _I32 or part.ndim != 1 or not part.flags.c_contiguous):
-            raise FeatureError(feature.name, f"{what} {part.dtype}{list(part.shape)}", "contiguous int32, one dimension")
+            raise FeatureError(feature.name, f"{what} {part.dtype}{list(part.shape)}", "contiguous int32 [n]")
     values = column.values
     is_bytes = column.byte_offsets is not None or values.dtype == np.uint8
     code = 3 if is_bytes and values.dtype == np.uint8 else _CODES.get(values.dtype)
@@ -140,19 +141,22 @@ def check_wire(feature: Feature, dtype_code: int, shape: tuple[int, ...], values
                            f"none, as its dtype is {feature.dtype}")
     size = NUMPY_DTYPES[feature.dtype].itemsize
     if value_bytes != count * size:
-        raise FeatureError(feature.name, f"{value_bytes} bytes of values", f"{count * size} ({count} {feature.dtype} values)")
+        expected = f"{count * size} ({count} {feature.dtype} values)"
+        raise FeatureError(feature.name, f"{value_bytes} bytes of values", expected)
 
 
 def _check_offsets(feature: Feature, what: str, buffer: Any, count: int, of: str, most: int | None) -> int:
     """Check that offsets start at 0, never decrease and cut cells of at most `most`; give back the last one."""
     came = memoryview(buffer).nbytes
     if came != 4 * (count + 1):
-        raise FeatureError(feature.name, f"{what} of {came} bytes", f"{4 * (count + 1)} (int32 for {count} {of} and one more)")
+        expected = f"{4 * (count + 1)} (int32 for {count} {of} and one more)"
+        raise FeatureError(feature.name, f"{what} of {came} bytes", expected)
     problem, place, value = offsets_problem(buffer, -1 if most is None else most)
     if problem == "start":
         raise FeatureError(feature.name, f"{what} that start at {value}", "a start at 0")
     if problem == "decrease":
-        raise FeatureError(feature.name, f"{what} that decrease to {value} at position {place}", "offsets that never decrease")
+        came_words = f"{what} that decrease to {value} at position {place}"
+        raise FeatureError(feature.name, came_words, "offsets that never decrease")
     if problem == "long":
         raise FeatureError(feature.name, f"{value} values in row {place}", f"at most {most}")
     return value

@@ -77,7 +77,8 @@ class SideFeatures:
         """The place of a feature in `features`. Raises FeatureError, naming the nearest declared one."""
         place = self._places.get(name)
         if place is None:
-            raise FeatureError(name, "an unknown name", f"a feature of side {self.side!r}{nearest(name, list(self._places))}")
+            hint = nearest(name, list(self._places))
+            raise FeatureError(name, "an unknown name", f"a feature of side {self.side!r}{hint}")
         return place
 
     def feature(self, name: str) -> Feature:
@@ -94,11 +95,15 @@ class SideFeatures:
         keys = as_keys(keys)
         for name, column in columns.items():
             self.check(name, column, len(keys))
-        for spec in self.slots:
-            if len(keys) * spec.width >= 1 << 31:
-                raise CallerError(f"keys: got {len(keys)}, expected fewer than 2**31 / {spec.width} for slot {spec.name!r}; "
-                                  "gather them in parts")
+        self._refuse_too_many(len(keys))
         return keys
+
+    def _refuse_too_many(self, rows: int) -> None:
+        """Offsets are int32, so that no slot may have 2**31 values."""
+        for spec in self.slots:
+            if rows * spec.width >= 1 << 31:
+                raise CallerError(f"keys: got {rows}, expected fewer than 2**31 / {spec.width} for slot "
+                                  f"{spec.name!r}; gather them in parts")
 
 
 class Extractor(SideFeatures):

@@ -78,7 +78,8 @@ def compile_slots(schema: Schema, slots: Iterable[Slot], side: Side) -> SidePlan
             problems.append(f"slot {slot.name!r}: the name is used more than once")
         seen.add(slot.name)
         if slot.feature not in names:
-            problems.append(f"slot {slot.name!r}: feature {slot.feature!r} is not declared{nearest(slot.feature, names)}")
+            hint = nearest(slot.feature, names)
+            problems.append(f"slot {slot.name!r}: feature {slot.feature!r} is not declared{hint}")
             continue
         feature = schema.feature(slot.feature)
         chain = _Chain(schema, slot, feature)

@@ -83,7 +83,7 @@ class Feature:
         side: "user", "item" or "context".
         dtype: "f32", "i64" (the same 64 bits as a uint64 id) or "bytes" (any bytes, UTF-8 or not).
         kind: "single" (one value, travels as [rows]), "dense" (a vector, [rows, width]), "multi" (a bag of at most
-            `width` values, travels with row offsets), "sequence" (as multi, but ordered: its slot is padded to `width`).
+            `width` values, travels with row offsets), "sequence" (as multi, but ordered: its slot is padded).
         width: dense: values a row; multi: the most values a row; sequence: its length; single: 1.
         default: what a missing cell holds. single: one value; dense: one value for all places or `width` values;
             None means 0, 0.0 or b"". The default of multi and sequence is always the empty bag.

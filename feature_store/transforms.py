@@ -68,7 +68,8 @@ class Clip:
 
     def __post_init__(self) -> None:
         """Check the bounds and round them."""
-        _require(_is_number(self.lo) and _is_number(self.hi), self, f"bounds must be numbers, got {self.lo!r}, {self.hi!r}")
+        for bound in (self.lo, self.hi):
+            _require(_is_number(bound), self, f"bounds must be numbers, got {bound!r}")
         object.__setattr__(self, "lo", _f32(self.lo))
         object.__setattr__(self, "hi", _f32(self.hi))
         _require(self.lo <= self.hi, self, f"lo must be <= hi, got lo={self.lo!r}, hi={self.hi!r}")

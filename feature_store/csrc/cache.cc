@@ -94,7 +94,9 @@ void fill(const CellsView& cells, std::size_t rows, const ColumnHeader& header, 
     }
   }
   auto* presence = reinterpret_cast<std::uint64_t*>(block + header.presence_at);
-  for (std::size_t row = 0; row < rows; ++row) presence[row >> 6] |= std::uint64_t{cells.present[row] != 0} << (row & 63);
+  for (std::size_t row = 0; row < rows; ++row) {
+    presence[row >> 6] |= std::uint64_t{cells.present[row] != 0} << (row & 63);
+  }
 }
 
 const Header& header_of(const char* block) noexcept { return *reinterpret_cast<const Header*>(block); }

@@ -103,8 +103,9 @@ Extractor::Extractor(std::vector<FeatureSpec> features, std::vector<SlotProgram>
   for (std::size_t f = 0; f < features_.size(); ++f) {
     StoredColumn column{};
     if (cache_columns[f] >= 0) {
-      if (static_cast<std::size_t>(cache_columns[f]) >= cache_->columns()) throw ProgrammerError("extractor: column map");
-      column = cache_->column(static_cast<std::size_t>(cache_columns[f]));
+      const auto place = static_cast<std::size_t>(cache_columns[f]);
+      if (place >= cache_->columns()) throw ProgrammerError("extractor: column map points outside the cache");
+      column = cache_->column(place);
       if (column.dtype != features_[f].dtype || column.width != features_[f].width ||
           column.ragged != (features_[f].layout == Layout::kRagged)) {
         throw ProgrammerError("extractor: stored column of feature '" + features_[f].name + "' differs from it");

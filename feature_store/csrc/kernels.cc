@@ -50,7 +50,7 @@ FS_INLINE void clip_body(float* values, std::size_t n, float lo, float hi) noexc
   }
 }
 
-// Few boundaries: compare every value with every boundary, a block of values at a time. Many: a search without branches.
+// Few boundaries: compare every value with every boundary, a block of values at a time. Many: a branchless search.
 FS_INLINE void bucketize_body(const float* values, std::size_t n, const float* boundaries, std::size_t m,
                               std::int64_t* out) noexcept {
   constexpr std::size_t kBlock = 64, kFew = 24;

@@ -64,7 +64,8 @@ TEST(bucketize_counts_boundaries_not_above) {
   const std::vector<float> inputs = many_floats();
   for (const std::size_t m : {1, 2, 3, 24, 25, 1000}) {
     std::vector<float> boundaries;
-    for (std::size_t i = 0; i < m; ++i) boundaries.push_back((static_cast<float>(i) - static_cast<float>(m) / 2) * 3e36f);
+    const float middle = static_cast<float>(m) / 2;
+    for (std::size_t i = 0; i < m; ++i) boundaries.push_back((static_cast<float>(i) - middle) * 3e35f);
     std::vector<std::int64_t> expected(inputs.size());
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       expected[i] = std::isnan(inputs[i]) ? static_cast<std::int64_t>(m)
