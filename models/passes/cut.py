@@ -1,0 +1,192 @@
+"""Cut: embedding tables leave the graph before it is frozen; their rows come in through placeholders instead.
+
+Tables are recognised by how they are read, not by name:
+
+    Keras Embedding              ReadVariableOp -> GatherV2(axis 0), ids through SelectV2(Less(x, 0), x + rows, x)
+    tf.nn.embedding_lookup       ResourceGather
+    pooled                       SparseSegment{Sum,Mean,SqrtN}[WithNumSegments] that reads the table
+    pooled, deduplicated         the same that reads ResourceGather or GatherV2 of Unique's ids (embedding_lookup_sparse)
+
+A table that is also read in another way (tied output weights) cannot leave and is refused; a large variable that is never
+looked up (a dense kernel) is not a table and stays. Only shapes are looked at here, so a table's size does not matter.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import tensorflow as tf
+
+from ..errors import GraphError
+from .graph import GraphIndex, data_inputs, node_of
+from .variables import Variable
+
+__all__ = ["Cut", "CutGraph", "cut"]
+
+Mode = Literal["rows", "sum", "mean", "sqrtn"]
+
+_POOLING: Mapping[str, Mode] = {
+    "SparseSegmentSum": "sum", "SparseSegmentMean": "mean", "SparseSegmentSqrtN": "sqrtn",
+    "SparseSegmentSumWithNumSegments": "sum", "SparseSegmentMeanWithNumSegments": "mean",
+    "SparseSegmentSqrtNWithNumSegments": "sqrtn",
+}
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One lookup that became an input.
+
+    Attributes:
+        variable: the node that stood for the table.
+        ids: the placeholder that its ids came from.
+        mode: "rows", or how the ids of a bag were pooled.
+        input: the new placeholder, float32.
+        shape: its shape, None for open dimensions; rows: the ids' shape and the dim; pooled: [bags, dim].
+    """
+
+    variable: str
+    ids: str
+    mode: Mode
+    input: str
+    shape: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class CutGraph:
+    """The graph without its tables, what was cut, and the variables that the graph still reads."""
+
+    graph_def: tf.compat.v1.GraphDef
+    cuts: tuple[Cut, ...]
+    variables: Mapping[str, Variable]
+
+
+def cut(
+    graph_def: tf.compat.v1.GraphDef,
+    variables: Mapping[str, Variable],
+    outputs: Collection[str],
+    rows_min: int,
+    always: Collection[str] = (),
+) -> CutGraph:
+    """Cuts every table with at least `rows_min` rows, and every table looked up by a placeholder in `always`.
+
+    `variables` is keyed by graph node (see captured_variables); `outputs` are tensor names. Id placeholders that nothing
+    else reads disappear. Raises GraphError for a table that cannot leave the graph, naming the node in the way.
+    """
+    graph = GraphIndex(graph_def)
+    needed = graph.needed(outputs)
+    placed: dict[tuple[str, str, Mode], Cut] = {}
+    for name in sorted(variables):
+        if name not in needed or len(variables[name].shape) != 2 or (variables[name].shape[0] < rows_min and not always):
+            continue
+        found = _lookups(graph, name, needed)
+        ids = {lookup: _ids_placeholder(graph, reference) for lookup, (_, reference) in found.items()}
+        if not found or (variables[name].shape[0] < rows_min and not set(ids.values()) & set(always)):
+            continue
+        _refuse_other_readers(graph, name, found, needed)
+        for lookup, (mode, _) in sorted(found.items()):
+            if ids[lookup] is None:
+                raise GraphError(f"the ids of lookup {lookup!r} are computed inside the graph, not fed; feed them instead")
+            key = (name, ids[lookup], mode)
+            if key not in placed:
+                placed[key] = _place_input(graph, *key, dim=variables[name].shape[1])
+            graph.rewire(lookup, placed[key].input)
+    graph.drop_variable_waits()
+    result = graph.pruned(outputs)
+    left = {node.name for node in result.node}
+    return CutGraph(result, tuple(placed.values()), {n: v for n, v in variables.items() if n in left})
+
+
+def _reads(graph: GraphIndex, readers: Mapping, name: str, needed: set[str]) -> list[tuple[str, int]]:
+    """(node, position) of everything that consumes the variable's value: through reads and nodes that pass it on."""
+    found, waiting = [], [name]
+    while waiting:
+        for reader, position in readers.get(waiting.pop(), ()):
+            if reader not in needed:
+                continue
+            if graph.nodes[reader].op in ("ReadVariableOp", "Identity"):
+                waiting.append(reader)
+            else:
+                found.append((reader, position))
+    return found
+
+
+def _lookups(graph: GraphIndex, name: str, needed: set[str]) -> dict[str, tuple[Mode, str]]:
+    """Lookup node -> (mode, reference to its ids) for every recognised read of the variable."""
+    readers = graph.readers()
+    found = {}
+    for reader, position in _reads(graph, readers, name, needed):
+        node = graph.nodes[reader]
+        if position != 0:
+            continue
+        if node.op in _POOLING:
+            found[reader] = (_POOLING[node.op], node.input[1])
+        elif node.op == "ResourceGather" or (node.op == "GatherV2" and _along_rows(graph, node)):
+            found |= _gather_lookups(graph, readers, reader, needed)
+    return found
+
+
+def _along_rows(graph: GraphIndex, node) -> bool:
+    axis = graph.constant(node.input[2])
+    return axis is not None and int(axis) == 0 and node.attr["batch_dims"].i == 0
+
+
+def _gather_lookups(graph: GraphIndex, readers, gather: str, needed: set[str]) -> dict[str, tuple[Mode, str]]:
+    """A plain gather; or, when its ids are Unique's, the poolings that put the distinct rows back in place."""
+    ids = graph.through_identities(graph.nodes[gather].input[1])
+    unique = graph.nodes[node_of(ids)]
+    if unique.op != "Unique":
+        return {gather: ("rows", ids)}
+    found = {}
+    for reader, _ in _reads(graph, readers, gather, needed):
+        node = graph.nodes[reader]
+        places = node_of(graph.through_identities(node.input[1])) if len(data_inputs(node)) > 1 else None
+        if node.op not in _POOLING or places != unique.name:
+            raise GraphError(f"lookup {gather!r} of distinct ids is read by {reader!r} ({node.op}), not only pooled")
+        found[reader] = (_POOLING[node.op], unique.input[0])
+    return found
+
+
+def _ids_placeholder(graph: GraphIndex, reference: str) -> str | None:
+    """The placeholder behind ids: through Identity and Cast, and through Keras' wrapping of negative ids."""
+    while True:
+        reference = graph.through_identities(reference)
+        node = graph.nodes[node_of(reference)]
+        if node.op == "Placeholder":
+            return node.name
+        if node.op != "SelectV2" or not _wraps_negatives(graph, node):
+            return None
+        reference = node.input[2]
+
+
+def _wraps_negatives(graph: GraphIndex, select) -> bool:
+    condition, wrapped = (graph.nodes[node_of(reference)] for reference in select.input[:2])
+    if condition.op != "Less" or wrapped.op not in ("Add", "AddV2") or condition.input[0] != select.input[2]:
+        return False
+    zero = graph.constant(condition.input[1])
+    return zero is not None and not zero.any() and select.input[2] in wrapped.input
+
+
+def _refuse_other_readers(graph: GraphIndex, name: str, lookups: Mapping[str, tuple[Mode, str]], needed: set[str]) -> None:
+    sources = {node_of(graph.through_identities(graph.nodes[lookup].input[0])) for lookup in lookups} | set(lookups)
+    for reader, _ in _reads(graph, graph.readers(), name, needed):
+        if reader not in sources and graph.nodes[reader].op != "VariableShape":
+            op = graph.nodes[reader].op
+            raise GraphError(f"table {name!r} is also read by {reader!r} ({op}); a table that is cut may only be looked up")
+
+
+def _place_input(graph: GraphIndex, variable: str, ids: str, mode: Mode, dim: int) -> Cut:
+    source = graph.nodes[ids]
+    shape = source.attr["shape"].shape
+    if mode == "rows" and shape.unknown_rank:
+        raise GraphError(f"ids placeholder {ids!r} has no known rank; declare its shape")
+    dims = [d.size if d.size >= 0 else None for d in shape.dim] if mode == "rows" else [None]
+    name = f"{ids}_{mode}"
+    if name in graph.nodes:
+        name = f"{ids}_{mode}_of_{variable.replace('/', '_')}"
+    if name in graph.nodes:
+        raise GraphError(f"cannot name an input {name!r}: the graph has such a node")
+    node = tf.compat.v1.NodeDef(name=name, op="Placeholder")
+    node.attr["dtype"].type = tf.float32.as_datatype_enum
+    node.attr["shape"].shape.CopyFrom(tf.TensorShape([*dims, dim]).as_proto())
+    graph.nodes[name] = node
+    return Cut(variable, ids, mode, name, (*dims, dim))

@@ -1,0 +1,71 @@
+"""Freeze: the variables that a graph still reads become constants, one each however often they are read."""
+
+from collections.abc import Collection, Mapping
+
+import tensorflow as tf
+
+from ..errors import GraphError
+from .graph import GraphIndex, node_of
+from .variables import Variable
+
+__all__ = ["freeze"]
+
+CONSTANT_BYTES_MAX = 64 << 20
+
+
+def freeze(
+    graph_def: tf.compat.v1.GraphDef,
+    variables: Mapping[str, Variable],
+    outputs: Collection[str],
+    constant_bytes_max: int = CONSTANT_BYTES_MAX,
+) -> tf.compat.v1.GraphDef:
+    """The graph of `outputs` with constants for variables; nodes sorted, so that equal models give equal bytes.
+
+    Raises GraphError for a variable of more than `constant_bytes_max` bytes (cut it first), or one that is unknown or used
+    in another way than reading it.
+    """
+    graph = GraphIndex(graph_def)
+    graph.drop_variable_waits()
+    needed = graph.needed(outputs)
+    for name in sorted(set(variables) & needed):
+        _replace(graph, name, variables[name], constant_bytes_max)
+    result = graph.pruned(outputs)
+    for node in result.node:
+        if node.attr["dtype"].type == tf.resource.as_datatype_enum or node.op in ("VarHandleOp", "ReadVariableOp"):
+            raise GraphError(f"{node.name!r} ({node.op}) stands for a variable that is not known, or is used as a handle")
+    return result
+
+
+def _replace(graph: GraphIndex, name: str, variable: Variable, constant_bytes_max: int) -> None:
+    rows = variable.shape[0] if variable.shape else 1
+    size = variable.dtype.itemsize
+    for dimension in variable.shape:
+        size *= dimension
+    if size > constant_bytes_max:
+        raise GraphError(f"variable {name!r} of {size} bytes is more than {constant_bytes_max}; cut it out of the graph")
+    value = variable.read(0, rows).reshape(variable.shape)
+    for reader in [node for node in graph.nodes.values() if any(node_of(r) == name for r in node.input)]:
+        if reader.op == "ReadVariableOp":
+            graph.rewire(reader.name, name)
+        elif reader.op == "ResourceGather":
+            _to_gather(graph, reader)
+    graph.nodes[name].CopyFrom(_constant(name, value))
+
+
+def _to_gather(graph: GraphIndex, node) -> None:
+    axis = f"{node.name}/axis"
+    graph.nodes[axis] = _constant(axis, tf.constant(0, tf.int32).numpy())
+    gather = tf.compat.v1.NodeDef(name=node.name, op="GatherV2", input=[node.input[0], node.input[1], axis])
+    gather.attr["Tparams"].CopyFrom(node.attr["dtype"])
+    gather.attr["Tindices"].CopyFrom(node.attr["Tindices"])
+    gather.attr["Taxis"].type = tf.int32.as_datatype_enum
+    gather.attr["batch_dims"].i = node.attr["batch_dims"].i
+    node.CopyFrom(gather)
+
+
+def _constant(name: str, value):
+    node = tf.compat.v1.NodeDef(name=name, op="Const")
+    tensor = tf.make_tensor_proto(value)
+    node.attr["value"].tensor.CopyFrom(tensor)
+    node.attr["dtype"].type = tensor.dtype
+    return node
