@@ -58,13 +58,20 @@ def rank(
     raise typer.Exit(rank_once.run(scenario, user, candidates, top, server, timeout_ms / 1000, inputs or []))
 
 
-@app.command(epilog=_examples("lambda-svc demo"),
-             context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def demo(context: typer.Context) -> None:
+@app.command(epilog=_examples("lambda-svc demo", "lambda-svc demo --data generated --seed 7",
+                              "lambda-svc demo --keep build/demo"))
+def demo(
+    data: Annotated[str, typer.Option(help="auto, movielens or generated; auto falls back to generated.")] = "auto",
+    seed: Annotated[int, typer.Option(help="Seed of training, and of generated data.", min=0)] = 0,
+    users: Annotated[int, typer.Option(help="How many users to show rankings for.", min=1, max=50)] = 3,
+    keep: Annotated[Path | None, typer.Option(help="Keep package, features and config in this folder.")] = None,
+) -> None:
     """Train on MovieLens, package, serve and rank: the whole path once, on this machine."""
     from tools import demo as the_demo
 
-    raise typer.Exit(the_demo.run(context.args))
+    if data not in ("auto", "movielens", "generated"):
+        _fail(f"--data: got {data!r}; expected auto, movielens or generated")
+    raise typer.Exit(the_demo.run(the_demo.DemoOptions(data, seed, users, keep)))
 
 
 @app.command(epilog=_examples("lambda-svc push build/din_mmoe/1 /srv/models"))
