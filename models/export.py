@@ -56,7 +56,6 @@ def export(trained: Trained, out_dir: Path | str, version: int, notes: dict | No
     def fill(directory: Path) -> None:
         (directory / "graph").mkdir()
         (directory / "tables").mkdir()
-        (directory / "assets").mkdir()
         (directory / GRAPH_FILE).write_bytes(_graph_bytes(parts.graph_def))
         for file in table_files:
             vocabulary = trained.vocabularies[file.name]

@@ -41,8 +41,6 @@ def generate(ratings: int = 100_000, users: int = 943, items: int = 1_682, seed:
 def _who_rates_what(rng, ratings: int, users: int, quality: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Distinct (user, item) pairs as two int arrays [ratings]; the good are rated more often, a few by nearly everybody."""
     items = len(quality)
-    if ratings > users * items // 2:
-        raise ValueError(f"{ratings} ratings are too many for {users} users and {items} items; at most half of all pairs")
     popularity = np.exp(quality + rng.normal(0, 1.3, items))
     activity = np.exp(rng.normal(0, 0.9, users))
     weights = np.log(activity)[:, None] + np.log(popularity)[None, :] + rng.gumbel(size=(users, items))

@@ -77,7 +77,7 @@ def _request(rows: RatedRows, rng: np.random.Generator, group: int, row: int) ->
         items[5]["genres"] = [UNKNOWN_GENRE, *items[5]["genres"][:2]]
         items[6]["genres"] = [UNKNOWN_GENRE]
         items[7]["genres"] = []
-        items[8] = {"movie_id": -1, "year": None, "genres": []}
+        items[8] = {name: _default(name) for name in items[8]}
     for item in items:
         yield {
             "group": group,
@@ -98,4 +98,10 @@ def _user(rows: RatedRows, user_id: int, moment: int) -> dict:
 
 def _items(rows: RatedRows, ids: np.ndarray) -> list[dict]:
     places = np.searchsorted(rows.items["id"].to_numpy(), ids)
-    return rows.items.take(pa.array(places)).drop_columns("id").to_pylist()
+    records = rows.items.take(pa.array(places)).drop_columns("id").to_pylist()
+    return [{name: _default(name) if value is None else value for name, value in r.items()} for r in records]
+
+
+def _default(name: str):
+    feature = SCHEMA.feature(name)
+    return [] if feature.is_ragged else feature.default_values[0]

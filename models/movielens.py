@@ -19,7 +19,7 @@ import pyarrow as pa
 from .errors import DatasetError, SourceUnavailableError
 from .generated import generate
 
-__all__ = ["Dataset", "cache_dir", "load", "read_wheel"]
+__all__ = ["Dataset", "cache_dir", "generated_dataset", "load", "read_wheel"]
 
 REQUIREMENT = "recbole==1.2.1"
 WHEEL_FILE = "recbole-1.2.1-py3-none-any.whl"
@@ -63,7 +63,7 @@ def load(source: Literal["auto", "movielens", "generated"] = "auto", seed: int =
     `seed` only matters for generated data. Raises SourceUnavailableError with source="movielens" when it cannot be had.
     """
     if source == "generated":
-        return _generated("as asked", seed)
+        return generated_dataset(seed=seed)
     if source not in ("auto", "movielens"):
         raise DatasetError(f"source is {source!r}; expected 'auto', 'movielens' or 'generated'")
     try:
@@ -71,7 +71,7 @@ def load(source: Literal["auto", "movielens", "generated"] = "auto", seed: int =
     except SourceUnavailableError as error:
         if source == "movielens":
             raise
-        return _generated(f"MovieLens-100K cannot be had: {error}", seed)
+        return generated_dataset(seed=seed, why=f"MovieLens-100K cannot be had: {error}")
 
 
 def read_wheel(path: Path | str) -> Dataset:
@@ -88,9 +88,13 @@ def read_wheel(path: Path | str) -> Dataset:
     return Dataset(f"MovieLens-100K, out of {WHEEL_FILE} of PyPI", _ratings(ratings), _users(users), _items(items))
 
 
-def _generated(why: str, seed: int) -> Dataset:
-    ratings, users, items = generate(seed=seed)
-    return Dataset(f"generated with seed {seed} ({why})", ratings, users, items)
+def generated_dataset(
+    ratings: int = 100_000, users: int = 943, items: int = 1_682, seed: int = 0, why: str = "as asked"
+) -> Dataset:
+    """A generated set of any size; the defaults have MovieLens-100K's. Raises DatasetError when it would be too dense."""
+    if not 0 < ratings <= users * items // 2:
+        raise DatasetError(f"{ratings} ratings of {users} users and {items} items; 1 to half of all pairs can be generated")
+    return Dataset(f"generated with seed {seed} ({why})", *generate(ratings, users, items, seed))
 
 
 def _fetch() -> Path:
