@@ -42,7 +42,6 @@ function(lambda_package name)
 
   if(LAMBDA_SVC_TESTS AND ARG_TESTS)
     add_executable(${name}_test ${ARG_TESTS})
-    add_dependencies(native_tests ${name}_test)
     target_link_libraries(${name}_test PRIVATE ${name}_csrc)
     add_test(NAME ${name} COMMAND ${name}_test)
   endif()
