@@ -20,7 +20,7 @@ from .tables import write_table
 from .train import Trained, input_specs, tensors
 from .zoo.din_mmoe import HEADS
 
-__all__ = ["Artifacts", "build", "export", "export_saved_model"]
+__all__ = ["Artifacts", "build", "export", "export_saved_model", "serving_function"]
 
 MODEL = "din_mmoe"
 GRAPH_FILE, GOLDEN_FILE = "graph/item.pb", "golden.arrow"
@@ -84,13 +84,13 @@ def build(trained: Trained, rows_min: int = ROWS_MIN) -> Artifacts:
     """Cuts and freezes. Every table keyed by a vocabulary leaves the graph, whatever its size, because its ids are raw
     ids in serving; of the others, those of at least `rows_min` rows. Raises GraphError, ExportCheckError."""
     outputs = [f"{head}:0" for head in HEADS]
-    function = _serving_function(trained)
+    function = serving_function(trained)
     by_vocabulary = [entry.name for entry in INPUTS if entry.table]
     variables = captured_variables(function)
     cut_graph = cut(function.graph.as_graph_def(), variables, outputs, rows_min, always=by_vocabulary)
     frozen = freeze(cut_graph.graph_def, cut_graph.variables, outputs)
     tables = {_BY_NAME[c.ids].table: variables[c.variable] for c in cut_graph.cuts}
-    _check(frozen, cut_graph, tables)
+    _check(frozen, cut_graph, rows_min)
     return Artifacts(frozen, cut_graph.cuts, tables)
 
 
@@ -110,7 +110,7 @@ def export_saved_model(trained: Trained, directory: Path | str) -> Path:
     return Path(directory)
 
 
-def _serving_function(trained: Trained):
+def serving_function(trained: Trained):
     """The model's serving graph: user and context of leading dimension 1, heads as nodes named after them."""
     specs = {name: tf.TensorSpec([1, *spec.shape[1:]], spec.dtype, name=name) if _BY_NAME[name].side != "item" else spec
              for name, spec in input_specs().items()}
@@ -127,16 +127,15 @@ def _framework_scores(trained: Trained, inputs: dict[str, np.ndarray]) -> dict[s
     return {head: tf.sigmoid(logit).numpy() for head, logit in zip(HEADS, logits, strict=True)}
 
 
-def _check(frozen, cut_graph: CutGraph, tables: dict[str, Variable]) -> None:
-    shapes = {tuple(table.shape) for table in tables.values()}
+def _check(frozen, cut_graph: CutGraph, rows_min: int) -> None:
+    """Raises ExportCheckError when a table, or an id input that nothing can feed any more, is left in the graph."""
+    tables, ids = {c.variable for c in cut_graph.cuts}, {c.ids for c in cut_graph.cuts}
     for node in frozen.node:
-        if node.op == "Const":
-            shape = tuple(d.size for d in node.attr["value"].tensor.tensor_shape.dim)
-            if shape in shapes:
-                raise ExportCheckError(f"the frozen graph still holds a table of shape {shape} in {node.name!r}")
-    left = [c.ids for c in cut_graph.cuts if any(node.name == c.ids for node in frozen.node)]
-    if left:
-        raise ExportCheckError(f"id inputs {left} are still read beside their rows")
+        dims = [d.size for d in node.attr["value"].tensor.tensor_shape.dim] if node.op == "Const" else []
+        if node.name in tables or (len(dims) == 2 and dims[0] >= rows_min):
+            raise ExportCheckError(f"the frozen graph still holds a table {dims} in {node.name!r}")
+        if node.name in ids:
+            raise ExportCheckError(f"id input {node.name!r} is still read beside its rows")
 
 
 def _graph_inputs(parts: Artifacts) -> Iterable[GraphInput]:

@@ -176,7 +176,7 @@ def _refuse_other_readers(graph: GraphIndex, name: str, lookups: Mapping[str, tu
 
 def _place_input(graph: GraphIndex, variable: str, ids: str, mode: Mode, dim: int) -> Cut:
     source = graph.nodes[ids]
-    shape = source.attr["shape"].shape
+    shape = source.attr["shape"].shape if "shape" in source.attr else tf.TensorShape(None).as_proto()
     if mode == "rows" and shape.unknown_rank:
         raise GraphError(f"ids placeholder {ids!r} has no known rank; declare its shape")
     dims = [d.size if d.size >= 0 else None for d in shape.dim] if mode == "rows" else [None]

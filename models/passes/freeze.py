@@ -31,9 +31,14 @@ def freeze(
         _replace(graph, name, variables[name], constant_bytes_max)
     result = graph.pruned(outputs)
     for node in result.node:
-        if node.attr["dtype"].type == tf.resource.as_datatype_enum or node.op in ("VarHandleOp", "ReadVariableOp"):
+        if node.op in ("VarHandleOp", "ReadVariableOp", "ResourceGather") or _is_handle(node):
             raise GraphError(f"{node.name!r} ({node.op}) stands for a variable that is not known, or is used as a handle")
     return result
+
+
+def _is_handle(node) -> bool:
+    # Asking a protobuf map for a missing key would add it, and so change the graph.
+    return "dtype" in node.attr and node.attr["dtype"].type == tf.resource.as_datatype_enum
 
 
 def _replace(graph: GraphIndex, name: str, variable: Variable, constant_bytes_max: int) -> None:

@@ -52,7 +52,7 @@ def test_equal_content_gives_equal_bytes(tmp_path):
 def test_one_flipped_byte_is_named(package, name):
     path = package / name
     good = path.read_bytes()
-    for position in range(len(good)):
+    for position in range(0, len(good), 1 + len(good) // 300):
         path.write_bytes(good[:position] + bytes([good[position] ^ 0x20]) + good[position + 1:])
         with pytest.raises(PackageError) as caught:
             verify(package)

@@ -1,0 +1,227 @@
+"""The package holds what the training framework computes: graph, tables, golden rows, and the uncut path beside it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.ipc as ipc
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+
+from feature_store import Column, Extractor, FeatureCache
+from models.export import build, export, export_saved_model
+from models.features import TestRequest
+from models.golden import GOLDEN_ROWS_MIN, UNKNOWN_IDS
+from models.inputs import SCHEMA, SLOTS
+from models.package import PackageExistsError, verify
+from models.stock import load_vocabularies, stock_inputs
+from models.tables import DEFAULT_ROW_KEY, DTYPE_KEY
+from models.train import evaluate, train
+from models.zoo import DinMmoe, DinMmoeConfig
+
+from .graph_session import GraphSession, run_graph
+
+HEADS = ("liked", "engaged")
+
+
+class ServedPackage:
+    """The least that can serve a package: plain dictionaries for tables, numpy pooling, a session per request."""
+
+    def __init__(self, directory):
+        self.manifest = verify(directory)
+        self.graph_def = tf.compat.v1.GraphDef.FromString((directory / self.manifest.graph.file).read_bytes())
+        self.session, self.tables = GraphSession(self.graph_def), {}
+        for table in self.manifest.tables:
+            file = pq.read_table(directory / table.file)
+            rows = np.array(file["row"].to_pylist(), np.float32).reshape(-1, table.dim)
+            default = np.frombuffer(file.schema.metadata[DEFAULT_ROW_KEY], "<f4")
+            self.tables[table.name] = (dict(zip(file["id"].to_pylist(), rows, strict=True)), default)
+
+    def rows(self, table, ids):
+        """float32 [..., dim]: the rows of ids, the default row for those unknown."""
+        known, default = self.tables[table]
+        return np.array([known.get(int(i), default) for i in ids.reshape(-1)]).reshape(*ids.shape, len(default))
+
+    def feed(self, source, slot):
+        """The array of one graph input."""
+        if source.kind == "values":
+            return slot.values
+        if source.kind == "lengths":
+            return slot.lengths
+        rows = self.rows(source.table, slot.values)
+        if source.kind == "pooled":
+            spans = zip(slot.offsets, slot.offsets[1:], strict=False)
+            dim = self.manifest.table(source.table).dim
+            return np.array([rows[a:b].mean(0) if b > a else np.zeros(dim) for a, b in spans], np.float32)
+        if slot.lengths is not None:
+            rows[np.arange(rows.shape[1])[None, :] >= slot.lengths[:, None]] = 0
+        return rows.astype(np.float32)
+
+    def scores(self, slots):
+        """[liked, engaged], each float32 [n]."""
+        feeds = {i.name: self.feed(i.source, slots[i.source.slot]) for i in self.manifest.graph.inputs}
+        for entry in self.manifest.graph.inputs:
+            assert [d for d in feeds[entry.name].shape][1:] == list(entry.shape[1:])
+            assert entry.side == "item" or feeds[entry.name].shape[0] == 1
+        return self.session.run([o.name for o in self.manifest.graph.outputs], feeds)
+
+
+@pytest.fixture(scope="session")
+def served(tiny_package):
+    return ServedPackage(tiny_package)
+
+
+@pytest.fixture(scope="session")
+def golden(tiny_package):
+    return ipc.open_file(str(tiny_package / "golden.arrow")).read_all()
+
+
+def gather(side, rows):
+    columns = {f.name: Column.of(f, rows[f"{side}:{f.name}"]) for f in SCHEMA.side(side)}
+    return Extractor(SCHEMA, SLOTS, side).gather(np.zeros(len(rows), np.int64), columns)
+
+
+def test_golden_scores_come_back(served, golden):
+    groups = golden["group"].to_numpy()
+    assert len(golden) == served.manifest.golden.rows >= GOLDEN_ROWS_MIN
+    worst = 0.0
+    for group in np.unique(groups):
+        rows = golden.filter(groups == group)
+        slots = {**gather("user", rows.slice(0, 1)), **gather("context", rows.slice(0, 1)), **gather("item", rows)}
+        for head, got in zip(HEADS, served.scores(slots), strict=True):
+            worst = max(worst, np.abs(got - rows[f"score:{head}"].to_numpy()).max())
+    assert worst <= min(served.manifest.golden.tolerance.values()) == 1e-6
+
+
+def test_golden_rows_hold_what_real_data_lacks(golden, tiny_trained):
+    ids = set(golden["item:movie_id"].to_pylist())
+    assert set(UNKNOWN_IDS) <= ids
+    genres, histories = golden["item:genres"].to_pylist(), golden["user:history_item"].to_pylist()
+    assert [] in genres and any(b"Telenovela" in g for g in genres) and [] in histories and max(map(len, histories)) > 5
+    assert len(set(golden["score:liked"].to_pylist())) > 100
+
+
+def test_the_graph_holds_no_table_and_no_variable(served, tiny_trained):
+    sizes = {table.name: (table.rows + 1, table.dim) for table in served.manifest.tables}
+    assert set(sizes) == {"item", "genre", "occupation", "gender_occupation"}
+    shapes = [tuple(tf.make_ndarray(n.attr["value"].tensor).shape) for n in served.graph_def.node if n.op == "Const"]
+    assert not set(shapes) & set(sizes.values())
+    assert {n.op for n in served.graph_def.node}.isdisjoint({"ReadVariableOp", "VarHandleOp", "NoOp", "ResourceGather"})
+    placeholders = {f"{n.name}:0" for n in served.graph_def.node if n.op == "Placeholder"}
+    assert placeholders == {i.name for i in served.manifest.graph.inputs}
+
+
+def test_tables_hold_trained_rows_by_raw_id(served, tiny_package, tiny_trained):
+    known, default = served.tables["item"]
+    weights = tiny_trained.model.item.embeddings.numpy()
+    vocabulary = tiny_trained.vocabularies["item"]
+    assert sorted(known) == vocabulary.ids.tolist()
+    np.testing.assert_array_equal(np.array([known[i] for i in vocabulary.ids]), weights[:-1])
+    np.testing.assert_array_equal(default, weights[-1])
+    schema = pq.read_schema(tiny_package / "tables/item.parquet")
+    assert schema.metadata[DTYPE_KEY] == b"f32" and str(schema.field("row").type).startswith("fixed_size_list<")
+
+
+def test_notes_say_what_it_was_trained_on(served):
+    assert served.manifest.notes["purpose"] == "test" and "generated" in served.manifest.notes["dataset"]
+
+
+def test_equal_exports_give_equal_bytes_and_versions_stay(tiny_trained, tiny_package, tmp_path):
+    DinMmoe({"item": 3, "genre": 3, "occupation": 3, "gender_occupation": 3}, DinMmoeConfig())
+    again = export(tiny_trained, tmp_path, 1, notes={"purpose": "test"})
+    for path in [p for p in tiny_package.rglob("*") if p.is_file()]:
+        assert path.read_bytes() == (again / path.relative_to(tiny_package)).read_bytes(), path.name
+    with pytest.raises(PackageExistsError):
+        export(tiny_trained, tmp_path, 1)
+
+
+GRAPH_OF_A_SEED = """
+import hashlib, types
+import keras, numpy as np
+from models.export import build
+from models.train import tensors
+from models.vocabulary import Vocabulary
+from models.zoo import DinMmoe, DinMmoeConfig
+from models.inputs import INPUTS
+
+def digest():
+    keras.utils.set_random_seed(7)
+    tables = {"item": 30, "genre": 5, "occupation": 6, "gender_occupation": 7}
+    model = DinMmoe(tables, DinMmoeConfig())
+    dtypes = {"f32": np.float32, "i64": np.int64, "i32": np.int32}
+    model(tensors({e.name: np.zeros([1 if d is None else d for d in e.shape], dtypes[e.dtype]) for e in INPUTS}))
+    graph = build(types.SimpleNamespace(model=model)).graph_def
+    return hashlib.sha256(graph.SerializeToString(deterministic=True)).hexdigest()
+print(digest())
+"""
+
+
+def test_graph_bytes_do_not_depend_on_the_process(tiny_trained, capsys):
+    exec(compile(GRAPH_OF_A_SEED, "here", "exec"), {})
+    here = capsys.readouterr().out.split()[-1]
+    root = str(Path(__file__).resolve().parents[2])
+    environment = {**os.environ, "PYTHONPATH": root, "PYTHONHASHSEED": "99"}
+    fresh = subprocess.run([sys.executable, "-c", GRAPH_OF_A_SEED], capture_output=True, text=True, check=True,
+                           env=environment)
+    assert fresh.stdout.split()[-1] == here
+
+
+def test_uncut_and_cut_agree_exactly(tiny_trained):
+    from models.export import serving_function
+    from models.passes import captured_variables, cut, freeze
+
+    function = serving_function(tiny_trained)
+    outputs = [f"{head}:0" for head in HEADS]
+    variables, graph_def = captured_variables(function), function.graph.as_graph_def()
+    whole = freeze(graph_def, variables, outputs)
+    artifacts = build(tiny_trained)
+    batch = tiny_trained.examples.batch(np.full(8, tiny_trained.split.test[-1]))
+    items = tiny_trained.examples.batch(tiny_trained.split.test[:8])
+    feeds = {n: (items[n] if n in ("item", "genres", "genres_segments", "year") else v[:1]) for n, v in batch.items()}
+    expected = run_graph(whole, outputs, {f"{name}:0": value for name, value in feeds.items()})
+    cut_feeds = {f"{n.name}:0": feeds[n.name] for n in artifacts.graph_def.node
+                 if n.op == "Placeholder" and n.name in feeds}
+    for c in artifacts.cuts:
+        weights = variables[c.variable].read(0, variables[c.variable].shape[0])
+        rows = weights[feeds[c.ids]]
+        if c.mode == "mean":
+            rows = tf.sparse.segment_mean(weights, feeds["genres"], feeds["genres_segments"], num_segments=8).numpy()
+        cut_feeds[f"{c.input}:0"] = rows
+    for one, two in zip(expected, run_graph(artifacts.graph_def, outputs, cut_feeds), strict=True):
+        np.testing.assert_array_equal(one, two)
+    assert cut(graph_def, variables, outputs, 10**9).cuts == ()
+
+
+def test_the_stock_path_gives_the_same_scores(tiny_trained, served, tmp_path):
+    directory = export_saved_model(tiny_trained, tmp_path / "saved")
+    vocabularies = load_vocabularies(directory)
+    request: TestRequest = max(tiny_trained.rows.requests(tiny_trained.split.test), key=lambda r: len(r.item_ids))
+    rows = tiny_trained.rows
+    user_cache, item_cache = (FeatureCache.from_arrow(SCHEMA, s, t) for s, t in (("user", rows.users), ("item", rows.items)))
+    columns = {name: Column.of(SCHEMA.feature(name), [value]) for name, value in request.user.items()}
+    user = Extractor(SCHEMA, SLOTS, "user", user_cache).gather(np.array([request.user_id]), columns)
+    context = {name: Column.of(SCHEMA.feature(name), [value]) for name, value in request.context.items()}
+    context = Extractor(SCHEMA, SLOTS, "context").gather(None, context)
+    item = Extractor(SCHEMA, SLOTS, "item", item_cache).gather(request.item_ids)
+    inputs = stock_inputs(vocabularies, user, context, item)
+    assert inputs["history_item"].shape == (len(request.item_ids), 50)
+    signature = tf.saved_model.load(str(directory)).signatures["serving_default"]
+    stock = signature(**{name: tf.constant(value) for name, value in inputs.items()})
+    direct = tiny_trained.scores(request.rows)
+    for head, got in zip(HEADS, served.scores({**user, **context, **item}), strict=True):
+        np.testing.assert_allclose(got, stock[head].numpy(), atol=1e-6, rtol=0)
+        np.testing.assert_allclose(got, direct[head], atol=1e-6, rtol=0)
+
+
+def test_training_learns_and_repeats(tiny_dataset, tiny_config, tiny_trained):
+    steps = []
+    again = train(tiny_dataset, tiny_config, seed=3, progress=steps.append)
+    assert [(s.epoch, s.step) for s in steps][-1] == (2, steps[-1].steps) and steps[-1].loss < steps[0].loss
+    for one, two in zip(tiny_trained.model.get_weights(), again.model.get_weights(), strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-5)
+    figures = evaluate(tiny_trained, bootstrap_rounds=20)
+    assert figures.interval[0] <= figures.auc <= figures.interval[1]
+    assert figures.auc > 0.55 and set(figures.baselines) == {"count", "item_mean", "logistic"}
