@@ -127,7 +127,7 @@ def _expect_in_place(name: str, array: np.ndarray, shape: tuple[int, ...]) -> No
     if array.shape != shape:
         raise ArrayError(f"{name} has shape {array.shape}, expected {shape}")
     if not (array.flags.c_contiguous and array.flags.aligned):
-        raise ArrayError(f"{name} has strides {array.strides}, expected a contiguous, aligned array: give a whole array")
+        raise ArrayError(f"{name} has strides {array.strides}, expected a contiguous and aligned array")
     if not array.flags.writeable:
         raise ArrayError(f"{name} is read-only, expected a writable array")
 

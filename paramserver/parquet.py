@@ -46,7 +46,8 @@ def save(table: Any, path: str | Path) -> None:
     path = Path(path)
     row_type = pa.list_(_ARROW[table.dtype], table.dim)
     metadata = {DEFAULT_ROW_KEY: table.default_row.astype("<f4").tobytes(), DTYPE_KEY: table.dtype.encode()}
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("row", row_type, nullable=False)], metadata)
+    fields = [pa.field("id", pa.int64(), nullable=False), pa.field("row", row_type, nullable=False)]
+    schema = pa.schema(fields, metadata)
     with _file_errors(path), _replacing(path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
         for ids, rows in _batches_of(table):
             row_array = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), type=row_type)
@@ -70,8 +71,8 @@ def load(table_class: type, path: str | Path, name: str | None = None, dtype: st
         schema = file.schema_arrow
         _check_schema(path, schema, id_column, row_column)
         dim, default_row = _dim_and_default(path, file, row_column)
-        table = table_class(path.stem if name is None else name, dim, dtype=dtype or _dtype_of(path, schema, row_column),
-                            rows_hint=file.metadata.num_rows, default_row=default_row)
+        table = table_class(path.stem if name is None else name, dim, rows_hint=file.metadata.num_rows,
+                            dtype=dtype or _dtype_of(path, schema, row_column), default_row=default_row)
         first = 0
         batch_rows = max(1, BATCH_BYTES // (4 * dim))
         for batch in file.iter_batches(batch_size=batch_rows, columns=[id_column, row_column]):

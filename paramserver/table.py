@@ -92,7 +92,8 @@ class Table:
     def lookup(self, ids: np.ndarray | Sequence[int], out: np.ndarray | None = None,
                status: np.ndarray | None = None) -> np.ndarray:
         """Rows of ids int64|uint64[n] into out[n, dim], float32 (a new one when None), float16 or bfloat16. An unknown
-        id gets the default row. `status` uint8[n] receives RowStatus values. Returns out. Raises IdError, ArrayError."""
+        id gets the default row. `status` uint8[n] receives RowStatus values. Returns out. Raises IdError,
+        ArrayError."""
         ids = arrays.as_ids(ids)
         out = arrays.out_rows(out, ids.size, self._dim)
         status = arrays.out_status(status, ids.size)

@@ -7,7 +7,9 @@
 namespace paramserver {
 namespace {
 
-constexpr std::size_t kGroup = 32;
+constexpr std::size_t kGroup = 8;
+constexpr std::size_t kLag = 2;
+constexpr std::size_t kRing = 4;
 
 }  // namespace
 
@@ -20,18 +22,18 @@ ArrayGather::ArrayGather(std::uint64_t rows, std::uint32_t dim) : dim_(dim), reg
 
 void ArrayGather::gather(const std::int64_t* row_numbers, std::size_t n, float* out) const noexcept {
   const std::size_t row_bytes = dim_ * 4;
-  const std::byte* rows[2][kGroup];
+  const std::byte* rows[kRing][kGroup];
   const Kernels::CopyRows copy = kernels().copy[0][0];
   const std::size_t groups = (n + kGroup - 1) / kGroup;
-  for (std::size_t step = 0; step < groups + 1; ++step) {
+  for (std::size_t step = 0; step < groups + kLag; ++step) {
     for (std::size_t i = step * kGroup; i < std::min(n, (step + 1) * kGroup); ++i) {
       const std::byte* row = region_.data() + static_cast<std::uint64_t>(row_numbers[i]) * row_bytes;
-      rows[step & 1][i % kGroup] = row;
+      rows[step % kRing][i % kGroup] = row;
       for (std::size_t byte = 0; byte < row_bytes; byte += 64) __builtin_prefetch(row + byte);
     }
-    if (step == 0) continue;
-    const std::size_t first = (step - 1) * kGroup;
-    copy(rows[(step - 1) & 1], std::min(kGroup, n - first), dim_, out + first * dim_);
+    if (step < kLag) continue;
+    const std::size_t first = (step - kLag) * kGroup;
+    copy(rows[(step - kLag) % kRing], std::min(kGroup, n - first), dim_, out + first * dim_);
   }
 }
 

@@ -3,8 +3,10 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "paramserver/csrc/array_gather.h"
@@ -39,14 +41,18 @@ RowStatus* statuses(const std::optional<Statuses>& status) {
   return reinterpret_cast<RowStatus*>(data_or_null(status));
 }
 
+const Kernels* kernels_named(const std::optional<std::string>& name) {
+  return name ? &choose_kernels(name->c_str()) : nullptr;
+}
+
 std::shared_ptr<Table> make_table(std::uint32_t dim, bool f16, std::uint64_t rows_hint, std::optional<Row> default_row,
-                                  bool huge_pages, const char* instruction_set) {
+                                  bool huge_pages, const std::optional<std::string>& instruction_set) {
   return std::make_shared<Table>(TableOptions{.dim = dim,
                                               .stored = f16 ? Stored::kF16 : Stored::kF32,
                                               .rows_hint = rows_hint,
                                               .default_row = data_or_null(default_row),
                                               .huge_pages = huge_pages,
-                                              .kernels = instruction_set ? &choose_kernels(instruction_set) : nullptr});
+                                              .kernels = kernels_named(instruction_set)});
 }
 
 nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> ids_array(const Table& table) {
@@ -112,7 +118,8 @@ NB_MODULE(_core, m) {
   nb::class_<ArrayGather>(m, "ArrayGather")
       .def(nb::init<std::uint64_t, std::uint32_t>(), "rows"_a, "dim"_a, Release())
       .def_prop_ro("huge_pages", &ArrayGather::huge_pages)
-      .def("gather", [](const ArrayGather& g, Ids rows, OutRows out) { g.gather(rows.data(), rows.size(), out.data()); },
+      .def("gather",
+           [](const ArrayGather& g, Ids rows, OutRows out) { g.gather(rows.data(), rows.size(), out.data()); },
            "row_numbers"_a.noconvert(), "out"_a.noconvert(), Release());
   m.def("mix", &mix, "id"_a);
   m.def("f32_of_f16", &f32_of_f16, "half"_a);

@@ -5,7 +5,7 @@
 namespace paramserver {
 
 IdIndex::IdIndex(std::uint64_t rows, bool huge_pages)
-    : lines_(std::max<std::uint64_t>(16, (rows * 2 + kLineSlots - 1) / kLineSlots)),
+    : lines_(std::max<std::uint64_t>(16, rows * 5 / (2 * kLineSlots) + 1)),
       region_(lines_ * kLineSlots * sizeof(Slot), huge_pages) {}
 
 IdIndex::Slot& IdIndex::place(std::int64_t id) noexcept {

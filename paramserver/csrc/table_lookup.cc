@@ -1,8 +1,7 @@
 // The read path of Table.
 //
-// A lookup is two dependent cache misses an id: its slot, then its row. Ids go through in groups, three groups in
-// flight: while one is copied, the next one's slots are read and its rows fetched, and the slots of the one after that
-// are fetched.
+// A lookup is two dependent cache misses an id: its slot, then its row. Ids go through three stages in small groups:
+// hash and fetch the slots; some groups later, find the row numbers and fetch the rows; some groups later, copy.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -15,7 +14,12 @@
 namespace paramserver {
 namespace {
 
-constexpr std::size_t kGroup = 32;
+// Small groups mix the three stages finely enough for the CPU to overlap their work; kLag groups lie between two
+// stages, so 24 slots and 24 rows are on their way at any moment.
+constexpr std::size_t kGroup = 8;
+constexpr std::size_t kLag = 3;
+constexpr std::size_t kRing = 8;
+static_assert(kRing > 2 * kLag);
 // Ids between two looks at the deadline and the cancel flag, and the longest that a reader holds reclaiming up.
 constexpr std::size_t kVisitIds = 4096;
 
@@ -111,29 +115,33 @@ template <class Take>
 void Table::resolve(const std::int64_t* ids, std::size_t n, RowStatus* status, Take&& take) const noexcept {
   const ReaderGate::Visit visit(gate_);
   const IdIndex& index = *index_.load(std::memory_order_seq_cst);
-  const IdIndex::Slot* homes[2][kGroup];
-  const std::byte* rows[2][kGroup];
-  const auto group_size = [n](std::size_t group) {
-    return group * kGroup >= n ? std::size_t{0} : std::min(kGroup, n - group * kGroup);
-  };
+  const IdIndex::Slot* homes[kRing][kGroup];
+  const std::byte* rows[kRing][kGroup];
+  const auto size_of = [n](std::size_t group) { return std::min(kGroup, n - group * kGroup); };
   const std::size_t groups = (n + kGroup - 1) / kGroup;
-  for (std::size_t step = 0; step < groups + 2; ++step) {
-    for (std::size_t i = 0, first = step * kGroup; i < group_size(step); ++i) {
-      homes[step & 1][i] = index.home(ids[first + i]);
-      __builtin_prefetch(homes[step & 1][i]);
-    }
-    if (step >= 1) {
-      const std::size_t group = step - 1;
-      for (std::size_t i = 0, first = group * kGroup; i < group_size(group); ++i) {
-        const std::uint64_t state = index.find(homes[group & 1][i], ids[first + i]);
-        const bool hit = state >= IdIndex::kFirstRow;
-        const std::byte* row = hit ? rows_.at(state - IdIndex::kFirstRow) : default_row_.data();
-        rows[group & 1][i] = row;
-        rows_.prefetch(row);
-        if (status != nullptr) status[first + i] = hit ? RowStatus::kHit : RowStatus::kDefault;
+  for (std::size_t step = 0; step < groups + 2 * kLag; ++step) {
+    if (step < groups) {
+      for (std::size_t i = 0; i < size_of(step); ++i) {
+        homes[step % kRing][i] = index.home(ids[step * kGroup + i]);
+        __builtin_prefetch(homes[step % kRing][i]);
       }
     }
-    if (step >= 2) take(rows[step & 1], (step - 2) * kGroup, group_size(step - 2));
+    if (step >= kLag && step - kLag < groups) {
+      const std::size_t group = step - kLag;
+      for (std::size_t i = 0; i < size_of(group); ++i) {
+        const std::size_t at = group * kGroup + i;
+        const std::uint64_t state = index.find(homes[group % kRing][i], ids[at]);
+        const bool hit = state >= IdIndex::kFirstRow;
+        const std::byte* row = hit ? rows_.at(state - IdIndex::kFirstRow) : default_row_.data();
+        rows[group % kRing][i] = row;
+        rows_.prefetch(row);
+        if (status != nullptr) status[at] = hit ? RowStatus::kHit : RowStatus::kDefault;
+      }
+    }
+    if (step >= 2 * kLag) {
+      const std::size_t group = step - 2 * kLag;
+      take(rows[group % kRing], group * kGroup, size_of(group));
+    }
   }
 }
 

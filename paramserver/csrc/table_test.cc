@@ -108,8 +108,8 @@ void grows_from_nothing_and_keeps_every_id() {
   std::vector<std::int64_t> ids = {kLowest, kHighest, -1, 0, 1, kLowest + 1};
   for (std::int64_t i = 2; i < 300'000; ++i) ids.push_back(i * 3 - 400'000);
   for (std::size_t first = 0; first < ids.size(); first += 10'007) {
-    const std::vector<std::int64_t> part(ids.begin() + static_cast<std::ptrdiff_t>(first),
-                                         ids.begin() + static_cast<std::ptrdiff_t>(std::min(ids.size(), first + 10'007)));
+    const std::size_t end = std::min(ids.size(), first + 10'007);
+    const std::vector<std::int64_t> part(&ids[first], &ids[first] + (end - first));
     table.upsert(part.data(), rows_of(part, 3).data(), part.size());
   }
   const std::set<std::int64_t> distinct(ids.begin(), ids.end());
