@@ -170,9 +170,9 @@ void init_program(SlotProgram* self, const std::tuple<std::string, int, int, std
                   std::vector<float> boundaries, const std::vector<std::tuple<std::uint32_t, std::uint64_t>>& crosses,
                   float pad_f32, std::int64_t pad_i64) {
   const auto& [name, dtype, layout, width] = spec;
-  new (self) SlotProgram{{name, static_cast<DType>(dtype), static_cast<Layout>(layout), width}, feature, {}, hash_seed,
-                         {}, std::move(boundaries), {}, pad_f32, pad_i64};
-  for (const auto& [length, keep_last] : cuts) self->cuts.push_back({length, keep_last});
+  new (self) SlotProgram{{name, static_cast<DType>(dtype), static_cast<Layout>(layout), width},
+                         {feature, {}, hash_seed}, {}, std::move(boundaries), {}, pad_f32, pad_i64};
+  for (const auto& [length, keep_last] : cuts) self->load.cuts.push_back({length, keep_last});
   for (const auto& [kind, lo, hi] : float_ops) self->float_ops.push_back({static_cast<FloatOp::Kind>(kind), lo, hi});
   for (const auto& [other, seed] : crosses) self->crosses.push_back({other, seed});
 }

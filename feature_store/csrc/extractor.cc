@@ -13,6 +13,8 @@ namespace feature_store {
 namespace {
 
 constexpr std::size_t kTileRows = 256;
+// A cache larger than a core's own caches is worth prefetching from.
+constexpr std::size_t kPrefetchBytes = std::size_t{1} << 20;
 
 std::size_t value_size(DType dtype) noexcept { return dtype == DType::kF32 ? 4 : 8; }
 
@@ -43,12 +45,12 @@ char* write_cell(const Cells& cells, Range range, bool is_bytes, std::size_t siz
 }
 
 template <class Cells>
-std::size_t load_ragged(const Cells& cells, const SlotProgram& program, bool is_bytes, std::size_t size, std::size_t n,
+std::size_t load_ragged(const Cells& cells, const Load& step, bool is_bytes, std::size_t size, std::size_t n,
                         char* to, std::int32_t* lengths) noexcept {
   std::size_t total = 0;
   for (std::size_t i = 0; i < n; ++i) {
-    const Range range = cut(cells.ragged(i), program.cuts);
-    to = write_cell(cells, range, is_bytes, size, program.hash_seed, to);
+    const Range range = cut(cells.ragged(i), step.cuts);
+    to = write_cell(cells, range, is_bytes, size, step.hash_seed, to);
     lengths[i] = static_cast<std::int32_t>(range.size());
     total += range.size();
   }
@@ -61,27 +63,37 @@ void load_dense(const Cells& cells, bool is_bytes, std::size_t size, std::uint64
   for (std::size_t i = 0; i < n; ++i) to = write_cell(cells, cells.dense(i), is_bytes, size, seed, to);
 }
 
-// Asks for the memory that the loads of a tile will touch first, so that its cache misses overlap.
+// Asks for the memory that the loads of a tile will touch, one level of offsets after the other, so that the cache
+// misses of all its rows overlap.
 void prefetch(const StoredColumn& column, bool is_bytes, std::size_t size, const std::uint32_t* rows,
               std::size_t n) noexcept {
-  for (std::size_t i = 0; i < n; ++i) {
-    if (column.ragged) __builtin_prefetch(column.row_offsets + rows[i]);
-    else if (is_bytes) __builtin_prefetch(column.byte_offsets + std::size_t{rows[i]} * column.width);
-    else __builtin_prefetch(static_cast<const char*>(column.values) + std::size_t{rows[i]} * column.width * size);
+  const auto* values = static_cast<const char*>(column.values);
+  if (column.ragged) {
+    for (std::size_t i = 0; i < n; ++i) __builtin_prefetch(column.row_offsets + rows[i]);
+  }
+  const auto first = [&column, rows](std::size_t i) {
+    return column.ragged ? column.row_offsets[rows[i]] : std::int64_t{rows[i]} * column.width;
+  };
+  if (is_bytes) {
+    for (std::size_t i = 0; i < n; ++i) __builtin_prefetch(column.byte_offsets + first(i));
+    for (std::size_t i = 0; i < n; ++i) __builtin_prefetch(values + column.byte_offsets[first(i)]);
+  } else {
+    for (std::size_t i = 0; i < n; ++i) __builtin_prefetch(values + first(i) * static_cast<std::int64_t>(size));
   }
 }
 
 // Values that lie packed at the front of `values` move to rows of `width`; from the last row to the first, a row never
 // overwrites one that has yet to move.
-void spread(char* values, std::size_t size, std::size_t width, const std::int32_t* lengths, std::size_t n,
-            std::size_t total, const void* pad) noexcept {
+template <class T>
+void spread(T* values, std::size_t width, const std::int32_t* lengths, std::size_t n, std::size_t total,
+            T pad) noexcept {
   std::size_t from = total;
   for (std::size_t i = n; i-- > 0;) {
     const auto length = static_cast<std::size_t>(lengths[i]);
     from -= length;
-    char* row = values + i * width * size;
-    std::memmove(row, values + from * size, length * size);
-    for (std::size_t j = length; j < width; ++j) std::memcpy(row + j * size, pad, size);
+    T* row = values + i * width;
+    std::memmove(row, values + from, length * sizeof(T));
+    std::fill(row + length, row + width, pad);
   }
 }
 
@@ -125,16 +137,16 @@ void Extractor::check(const SlotProgram& program) const {
     if (!ok) throw ProgrammerError("extractor: slot '" + program.spec.name + "': " + what);
   };
   const auto stored = [this](std::uint32_t f) { return f < features_.size() && stored_[f].presence != nullptr; };
-  require(stored(program.feature), "feature has no column");
-  const FeatureSpec& feature = features_[program.feature];
+  require(stored(program.load.feature), "feature has no column");
+  const FeatureSpec& feature = features_[program.load.feature];
   const bool is_f32 = feature.dtype == DType::kF32, ragged = feature.layout == Layout::kRagged;
   require(is_f32 || (program.float_ops.empty() && program.boundaries.empty()), "float operations on ids");
   require(program.spec.dtype == (is_f32 && program.boundaries.empty() ? DType::kF32 : DType::kI64), "dtype");
   require(ragged != (program.spec.layout == Layout::kDense), "layout");
   std::uint32_t width = feature.width;
-  for (const Cut& step : program.cuts) width = std::min(width, step.length);
+  for (const Cut& step : program.load.cuts) width = std::min(width, step.length);
   require(program.spec.layout == Layout::kPadded ? program.spec.width >= width : program.spec.width == width, "width");
-  require(program.cuts.empty() || ragged, "cuts of a dense feature");
+  require(program.load.cuts.empty() || ragged, "cuts of a dense feature");
   for (const CrossOp& op : program.crosses) {
     require(!ragged && width == 1 && program.spec.dtype == DType::kI64, "cross of many values");
     require(stored(op.feature) && features_[op.feature].layout == Layout::kDense && features_[op.feature].width == 1 &&
@@ -177,37 +189,39 @@ void Extractor::run_slot(const SlotProgram& program, const Tile& tile, const Slo
   const std::size_t first = ragged ? static_cast<std::size_t>(out.offsets[tile.start]) : tile.start * spec.width;
   char* values = static_cast<char*>(out.values) + first * size;
   std::int32_t lengths[kTileRows];
-  const std::size_t total = load(program, tile, values, lengths);
+  const std::size_t total = load(program.load, tile, values, lengths);
   transform(program, tile, total, values);
   if (ragged) {
     std::int32_t* offsets = out.offsets + tile.start;
     for (std::size_t i = 0; i < tile.n; ++i) offsets[i + 1] = offsets[i] + lengths[i];
   } else if (spec.layout == Layout::kPadded) {
-    const void* pad = spec.dtype == DType::kF32 ? static_cast<const void*>(&program.pad_f32) : &program.pad_i64;
-    spread(values, size, spec.width, lengths, tile.n, total, pad);
+    if (spec.dtype == DType::kF32) {
+      spread(reinterpret_cast<float*>(values), spec.width, lengths, tile.n, total, program.pad_f32);
+    } else {
+      spread(reinterpret_cast<std::int64_t*>(values), spec.width, lengths, tile.n, total, program.pad_i64);
+    }
     std::copy_n(lengths, tile.n, out.lengths + tile.start);
   }
 }
 
 // Packs the tile's raw values at `to` (bytes as their hashes) and gives back how many.
-std::size_t Extractor::load(const SlotProgram& program, const Tile& tile, char* to,
-                            std::int32_t* lengths) const noexcept {
-  const FeatureSpec& feature = features_[program.feature];
+std::size_t Extractor::load(const Load& step, const Tile& tile, char* to, std::int32_t* lengths) const noexcept {
+  const FeatureSpec& feature = features_[step.feature];
   const bool is_bytes = feature.dtype == DType::kBytes, ragged = feature.layout == Layout::kRagged;
   const std::size_t size = value_size(feature.dtype);
-  if (tile.given(program.feature)) {
-    const RequestCells cells{tile.columns[program.feature], tile.start, feature.width};
-    if (ragged) return load_ragged(cells, program, is_bytes, size, tile.n, to, lengths);
-    if (is_bytes) load_dense(cells, true, size, program.hash_seed, tile.n, to);
+  if (tile.given(step.feature)) {
+    const RequestCells cells{tile.columns[step.feature], tile.start, feature.width};
+    if (ragged) return load_ragged(cells, step, is_bytes, size, tile.n, to, lengths);
+    if (is_bytes) load_dense(cells, true, size, step.hash_seed, tile.n, to);
     else std::memcpy(to, cells.values() + tile.start * feature.width * size, tile.n * feature.width * size);
     return tile.n * feature.width;
   }
-  const StoredColumn& column = stored_[program.feature];
+  const StoredColumn& column = stored_[step.feature];
   const StoredCells cells{column, tile.rows};
-  prefetch(column, is_bytes, size, tile.rows, tile.n);
-  if (ragged) return load_ragged(cells, program, is_bytes, size, tile.n, to, lengths);
+  if (cache_->bytes() > kPrefetchBytes) prefetch(column, is_bytes, size, tile.rows, tile.n);
+  if (ragged) return load_ragged(cells, step, is_bytes, size, tile.n, to, lengths);
   if (is_bytes || feature.width != 1) {
-    load_dense(cells, is_bytes, size, program.hash_seed, tile.n, to);
+    load_dense(cells, is_bytes, size, step.hash_seed, tile.n, to);
   } else if (size == 4) {
     kernels_->gather32(static_cast<const std::uint32_t*>(column.values), tile.rows, tile.n,
                        reinterpret_cast<std::uint32_t*>(to));
@@ -243,9 +257,7 @@ void Extractor::transform(const SlotProgram& program, const Tile& tile, std::siz
 
 void Extractor::cross(const CrossOp& op, const Tile& tile, std::int64_t* ids) const noexcept {
   std::int64_t others[kTileRows];
-  SlotProgram load_other;
-  load_other.feature = op.feature;
-  load(load_other, tile, reinterpret_cast<char*>(others), nullptr);
+  load({op.feature, {}, 0}, tile, reinterpret_cast<char*>(others), nullptr);
   for (std::size_t i = 0; i < tile.n; ++i) {
     ids[i] = static_cast<std::int64_t>(
         xxh64_pair(static_cast<std::uint64_t>(ids[i]), static_cast<std::uint64_t>(others[i]), op.seed));

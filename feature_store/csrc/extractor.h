@@ -38,15 +38,19 @@ struct CrossOp {
   std::uint64_t seed;
 };
 
+struct Load {
+  std::uint32_t feature = 0;
+  std::vector<Cut> cuts;            // ragged features only
+  std::uint64_t hash_seed = 0;      // bytes features are always hashed
+};
+
 struct SlotProgram {
   SlotSpec spec;
-  std::uint32_t feature = 0;
-  std::vector<Cut> cuts;                 // ragged features only
-  std::uint64_t hash_seed = 0;           // bytes features are always hashed
-  std::vector<FloatOp> float_ops;        // f32 features only
-  std::vector<float> boundaries;         // not empty: bucketize
-  std::vector<CrossOp> crosses;          // dense i64 of width 1 only
-  float pad_f32 = 0;                     // padded slots: by spec.dtype
+  Load load;
+  std::vector<FloatOp> float_ops;   // f32 features only
+  std::vector<float> boundaries;    // not empty: bucketize
+  std::vector<CrossOp> crosses;     // dense i64 of width 1 only
+  float pad_f32 = 0;                // padded slots: by spec.dtype
   std::int64_t pad_i64 = 0;
 };
 
@@ -73,7 +77,7 @@ class Extractor final : public FeatureSource {
 
   void check(const SlotProgram& program) const;
   void run_slot(const SlotProgram& program, const Tile& tile, const SlotOut& out) const noexcept;
-  std::size_t load(const SlotProgram& program, const Tile& tile, char* to, std::int32_t* lengths) const noexcept;
+  std::size_t load(const Load& step, const Tile& tile, char* to, std::int32_t* lengths) const noexcept;
   void transform(const SlotProgram& program, const Tile& tile, std::size_t count, char* values) const noexcept;
   void cross(const CrossOp& op, const Tile& tile, std::int64_t* ids) const noexcept;
   void count(const Tile& tile, GatherStats& stats) const noexcept;

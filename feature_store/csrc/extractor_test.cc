@@ -40,9 +40,9 @@ Extractor small_extractor(Isa isa) {
   bucket.spec = {"bucket", DType::kI64, Layout::kDense, 1};
   bucket.boundaries = {0.0f, 1.5f};
   tags.spec = {"tags", DType::kI64, Layout::kRagged, 5};
-  tags.feature = padded.feature = 1;
+  tags.load.feature = padded.load.feature = 1;
   padded.spec = {"padded", DType::kI64, Layout::kPadded, 3};
-  padded.cuts = {{2, true}};
+  padded.load.cuts = {{2, true}};
   padded.pad_i64 = -5;
   return Extractor({{"price", DType::kF32, Layout::kDense, 1}, {"tags", DType::kI64, Layout::kRagged, 5}},
                    {price, bucket, tags, padded}, small_cache(), {0, 1}, isa);

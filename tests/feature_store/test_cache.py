@@ -23,7 +23,7 @@ def replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
      r"column 'tags': got 5 values in row 3 \(id 9223372036854775807\), expected at most 4"),
     ("seen", pa.array([[1] * 6, [], [], []]), r"'seen': got 6 values in row 0 \(id 10\), expected at most 5"),
     ("tags", pa.array([[1], [2, None], [], []]), r"null inside a list in row 1 \(id -1\)"),
-    ("vector", pa.array([[1, 2]] * 4, pa.list_(pa.float32(), 2)), r"'vector': got 2 values in row 0 \(id 10\), expected 3"),
+    ("vector", pa.array([[1, 2]] * 4, pa.list_(pa.float32(), 2)), r"got 2 values in row 0 \(id 10\), expected 3"),
     ("id", pa.array([1, 2, 3, 1]), "id 1 stands"),
     ("id", pa.array([1, None, 3, 4]), "key column 'id': got a null in row 1"),
     ("id", pa.array([1.0, 2.0, 3.0, 4.0]), "key column 'id': got type double"),

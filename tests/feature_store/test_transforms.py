@@ -85,7 +85,8 @@ def test_chains_that_do_not_type_check(schema, slot, message):
 
 
 def test_all_type_errors_are_reported_at_once(schema):
-    slots = [fs.Slot("a", "count", (fs.Log1p(), fs.Clip(0, 1))), fs.Slot("a", "title"), fs.Slot("u", "age", (fs.Hash64(),))]
+    slots = [fs.Slot("a", "count", (fs.Log1p(), fs.Clip(0, 1))), fs.Slot("a", "title"),
+             fs.Slot("u", "age", (fs.Hash64(),))]
     with pytest.raises(fs.SlotError) as caught:
         compile_slots(schema, slots, "item")
     assert len(caught.value.problems) == 5
