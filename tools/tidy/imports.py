@@ -19,7 +19,8 @@ ALLOWED = {
     "lambda_svc": ("paramserver", "feature_store", "models.package"),
     "tools": ("paramserver", "feature_store", "models", "lambda_svc"),
 }
-GRPC_FILES = ("server.py", "client.py")  # endings: bench's stock_server.py is one too
+# Endings of names. The benchmark of ranking is a client too: of the stock path that it compares with.
+GRPC_FILES = ("server.py", "client.py", "bench/rank.py")
 # Files of `models` that a service or a pusher loads; all other packages are without tensorflow altogether.
 MODELS_WITHOUT_TENSORFLOW = ("models/__init__.py", "models/package.py", "models/manifest.py", "models/errors.py",
                              "models/push.py")
