@@ -16,7 +16,7 @@ namespace lambda_svc {
 // A C-contiguous buffer (bytes, NumPy array, memoryview), borrowed for as long as this object lives.
 class PyBuffer {
  public:
-  // `format` is the struct-module code the items must have; raw bytes are taken for any.
+  // `formats` are the struct-module codes the items may have; raw bytes are taken for any.
   PyBuffer(nanobind::handle object, const std::string& field, const char* formats) {
     if (object.is_none()) return;
     if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) != 0) {
@@ -24,7 +24,9 @@ class PyBuffer {
       throw InvalidRequest(field, Py_TYPE(object.ptr())->tp_name, "a C-contiguous buffer such as bytes or an array");
     }
     held_ = true;
-    const std::string got = view_.format == nullptr ? "B" : view_.format;
+    std::string got = view_.format == nullptr ? "B" : view_.format;
+    // NumPy marks unaligned items "=f" and little-endian ones "<f"; both are read byte by byte or copied.
+    if (got.size() == 2 && (got[0] == '=' || got[0] == '<')) got.erase(0, 1);
     if (got == "B" || std::string(formats).find(got) != std::string::npos) return;
     PyBuffer_Release(&view_);
     throw InvalidRequest(field, "items of format " + got, std::string("one of ") + formats);

@@ -12,9 +12,13 @@ using feature_store::SlotSpec;
 using Shape = std::vector<std::int64_t>;
 
 std::string text_of(const Shape& shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? "," : "") + std::to_string(shape[i]);
-  return text + "]";
+  std::string text(1, '[');
+  for (const std::int64_t size : shape) {
+    if (text.size() > 1) text += ',';
+    text += std::to_string(size);
+  }
+  text += ']';
+  return text;
 }
 
 const char* name_of(DType dtype) {

@@ -57,9 +57,13 @@ tf::TF_DataType tf_type(const TensorSpec& spec) {
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? "," : "") + std::to_string(shape[i]);
-  return text + "]";
+  std::string text(1, '[');
+  for (const std::int64_t size : shape) {
+    if (text.size() > 1) text += ',';
+    text += std::to_string(size);
+  }
+  text += ']';
+  return text;
 }
 
 std::size_t item_bytes(tf::TF_DataType type) { return type == tf::TF_INT64 ? 8 : 4; }
@@ -164,6 +168,10 @@ void TfExecutable::check_output(const std::string& name) {
   if (library_->TF_OperationOutputType(end) != tf::TF_FLOAT) {
     throw EngineError("output " + name + ": the graph has TensorFlow dtype " +
                       std::to_string(library_->TF_OperationOutputType(end)) + "; expected float32, one score a row");
+  }
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (input_ends_[i].oper != end.oper || input_ends_[i].index != end.index) continue;
+    throw EngineError("output " + name + ": it is also input " + inputs_[i].name + ", which TensorFlow refuses to run");
   }
   bool known = false;
   const std::vector<std::int64_t> shape = shape_of(end, &known);

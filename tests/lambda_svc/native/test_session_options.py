@@ -1,0 +1,26 @@
+"""Session options are equal on the wire to TensorFlow's own messages."""
+
+from __future__ import annotations
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, unknown_fields
+
+from lambda_svc.session.tensorflow import TensorFlowOptions
+
+
+def test_options_read_the_same_in_tensorflow_s_own_messages(graphs):
+    # A pool of its own: TensorFlow's messages stay out of this process's default one.
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString((graphs / "config.descriptors").read_bytes()).file:
+        pool.Add(file)
+    options = TensorFlowOptions(intra_op_threads=3, inter_op_threads=2, device_count={"CPU": 4})
+
+    def read(name: str, data: bytes):
+        message = message_factory.GetMessageClass(pool.FindMessageTypeByName(name)).FromString(data)
+        assert len(unknown_fields.UnknownFieldSet(message)) == 0
+        return message
+
+    config = read("tensorflow.ConfigProto", options.config_proto())
+    assert (config.intra_op_parallelism_threads, config.inter_op_parallelism_threads) == (3, 2)
+    assert dict(config.device_count) == {"CPU": 4}
+    assert config.experimental.executor_type == "SINGLE_THREADED_EXECUTOR"
+    assert read("tensorflow.RunOptions", options.run_options()).inter_op_thread_pool == -1
