@@ -40,6 +40,13 @@ def decode_number(value: Any) -> Any:
     return float(value) if isinstance(value, str) and value in ("nan", "inf", "-inf") else value
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a number that fits float64; truth values are not."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return abs(int(value)) < 1 << 1023
+    return isinstance(value, (float, np.floating))
+
+
 def wrap_i64(value: int) -> int:
     """Read 64 bits as int64: ids may be written as int64 or uint64, the same bits."""
     return value - (1 << 64) if value >= 1 << 63 else value
@@ -48,11 +55,9 @@ def wrap_i64(value: int) -> int:
 def _is_value(dtype: str, value: Any) -> bool:
     if dtype == "bytes":
         return isinstance(value, bytes)
-    if isinstance(value, (bool, np.bool_)):
-        return False
     if dtype == "i64":
-        return isinstance(value, (int, np.integer)) and -(1 << 63) <= int(value) < 1 << 64
-    return isinstance(value, (int, float, np.integer, np.floating))
+        return is_number(value) and isinstance(value, (int, np.integer)) and -(1 << 63) <= int(value) < 1 << 64
+    return is_number(value)
 
 
 def _normal(dtype: str, value: Any) -> Any:
@@ -100,7 +105,7 @@ class Feature:
 
     def __post_init__(self) -> None:
         """Bring the default to its normal form: f32 rounded, ids as int64, vectors as tuples."""
-        if self.default is None or self.dtype not in DTYPE_CODES:
+        if self.default is None or self.dtype not in tuple(DTYPE_CODES):
             return
         values = self.default
         if isinstance(values, np.ndarray):
@@ -202,9 +207,9 @@ class Schema:
         seen: set[str] = set()
         for feature in self.features:
             found += feature.problems()
-            if feature.name in seen:
+            if str(feature.name) in seen:
                 found.append(f"feature {feature.name!r}: the name is declared more than once")
-            seen.add(feature.name)
+            seen.add(str(feature.name))
         if found:
             raise SchemaError(found)
 
@@ -253,4 +258,4 @@ def nearest(name: str, declared: Sequence[str]) -> str:
 
 
 __all__ = ["DTYPE_CODES", "KINDS", "SIDES", "WIDTH_MAX", "DType", "Feature", "Kind", "Schema", "Side", "decode_number",
-           "encode_number", "nearest", "wrap_i64"]
+           "encode_number", "is_number", "nearest", "wrap_i64"]

@@ -24,16 +24,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from feature_store.errors import SlotError
-from feature_store.schema import WIDTH_MAX, decode_number, encode_number
+from feature_store.schema import WIDTH_MAX, decode_number, encode_number, is_number
 
 
 def _require(ok: bool, transform: Any, what: str) -> None:
     if not ok:
         raise SlotError(f"{type(transform).__name__}: {what}")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def _is_count(value: Any, most: int) -> bool:
@@ -69,7 +65,7 @@ class Clip:
     def __post_init__(self) -> None:
         """Check the bounds and round them."""
         for bound in (self.lo, self.hi):
-            _require(_is_number(bound), self, f"bounds must be numbers, got {bound!r}")
+            _require(is_number(bound), self, f"bounds must be numbers, got {bound!r}")
         object.__setattr__(self, "lo", _f32(self.lo))
         object.__setattr__(self, "hi", _f32(self.hi))
         _require(self.lo <= self.hi, self, f"lo must be <= hi, got lo={self.lo!r}, hi={self.hi!r}")
@@ -89,7 +85,7 @@ class Bucketize:
     def __post_init__(self) -> None:
         """Check the boundaries and round them."""
         given = self.boundaries.tolist() if isinstance(self.boundaries, np.ndarray) else self.boundaries
-        _require(isinstance(given, (list, tuple)) and all(map(_is_number, given)), self, "boundaries must be numbers")
+        _require(isinstance(given, (list, tuple)) and all(map(is_number, given)), self, "boundaries must be numbers")
         rounded = tuple(map(_f32, given))
         object.__setattr__(self, "boundaries", rounded)
         _require(1 <= len(rounded) <= 65536, self, f"needs 1 to 65536 boundaries, got {len(rounded)}")
@@ -161,7 +157,7 @@ class Pad:
         """Check the length and the value."""
         _require(_is_count(self.length, WIDTH_MAX) and self.length >= 1, self,
                  f"length must be 1 to {WIDTH_MAX}, got {self.length!r}")
-        _require(_is_number(self.value), self, f"value must be a number, got {self.value!r}")
+        _require(is_number(self.value), self, f"value must be a number, got {self.value!r}")
 
 
 Transform = Log1p | Clip | Bucketize | Hash64 | Cross | Truncate | Pad
@@ -179,7 +175,7 @@ def transform_to_json(transform: Transform) -> dict[str, Any]:
 
 def transform_from_json(data: Mapping[str, Any]) -> Transform:
     """Undo `transform_to_json`. Raises SlotError for an unknown op or wrong parameters."""
-    if not isinstance(data, Mapping) or data.get("op") not in _BY_OP:
+    if not isinstance(data, Mapping) or data.get("op") not in tuple(_BY_OP):
         came = data.get("op") if isinstance(data, Mapping) else type(data).__name__
         raise SlotError(f"transform {came!r} is unknown, must be one of {', '.join(_BY_OP)}")
     kind = _BY_OP[data["op"]]
@@ -206,6 +202,8 @@ class Slot:
         object.__setattr__(self, "transforms", tuple(self.transforms))
         if not isinstance(self.name, str) or not self.name:
             raise SlotError(f"slot {self.name!r}: name must be a string that is not empty")
+        if not isinstance(self.feature, str):
+            raise SlotError(f"slot {self.name!r}: feature must be a feature's name, got {self.feature!r}")
         for transform in self.transforms:
             if type(transform) not in _BY_OP.values():
                 raise SlotError(f"slot {self.name!r}: {transform!r} is not a transform")
@@ -221,7 +219,10 @@ class Slot:
         if not isinstance(data, Mapping) or not {"name", "feature"} <= set(data) <= {"name", "feature", "transforms"}:
             raise SlotError("slot: expected an object with the fields 'name', 'feature' and 'transforms'")
         transforms, found = [], []
-        for entry in data.get("transforms", ()):
+        chain = data.get("transforms", ())
+        if not isinstance(chain, (list, tuple)):
+            raise SlotError(f"slot {data['name']!r}: transforms must be a list, got {type(chain).__name__}")
+        for entry in chain:
             try:
                 transforms.append(transform_from_json(entry))
             except SlotError as error:

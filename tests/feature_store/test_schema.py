@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feature_store as fs
@@ -20,6 +20,7 @@ def test_round_trip_through_json(schema):
     assert np.isnan(again.feature("vector").default[1]) and np.signbit(again.feature("vector").default[2])
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=20), st.floats(width=32), st.integers(-(1 << 63), (1 << 64) - 1))
 def test_any_default_survives_json(data, number, bits):
     schema = fs.Schema((fs.Feature("b", "user", "bytes", default=data), fs.Feature("f", "user", "f32", default=number),
@@ -60,6 +61,25 @@ def test_every_problem_is_reported_at_once():
 def test_json_that_is_no_schema(data, message):
     with pytest.raises(fs.SchemaError, match=message):
         fs.Schema.from_json(data)
+
+
+scalars = st.none() | st.booleans() | st.integers(-(10**400), 10**400) | st.floats() | st.text(max_size=3)
+anything = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner), max_leaves=4)
+FIELDS = {"name": anything | st.just("a"), "side": anything | st.just("user"), "width": anything | st.integers(1, 4),
+          "dtype": anything | st.sampled_from(["f32", "i64", "bytes"]), "default": anything,
+          "kind": anything | st.sampled_from(["single", "dense"])}
+
+
+@settings(deadline=None)
+@given(st.lists(anything | st.fixed_dictionaries(FIELDS), max_size=2))
+def test_any_json_gives_a_schema_or_a_schema_error(features):
+    try:
+        schema = fs.Schema.from_json({"features": features})
+    except fs.SchemaError as error:
+        assert error.problems
+    else:
+        json.dumps(schema.to_json(), allow_nan=False)
 
 
 def test_lookup_by_name_and_side(schema):

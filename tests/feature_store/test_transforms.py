@@ -6,6 +6,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import feature_store as fs
 from feature_store.plan import compile_slots
@@ -61,6 +63,26 @@ def test_json_problems_of_all_slots_are_reported_at_once():
     assert len(problems) == 3
     assert problems[0].startswith("slot 'a': transform 'sqrt' is unknown, must be one of log1p, clip")
     assert problems[1] == "slot 'a': Clip: got parameters ['lo'], expected lo, hi"
+
+
+scalars = st.none() | st.booleans() | st.integers(-(10**400), 10**400) | st.floats() | st.text(max_size=3)
+anything = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner), max_leaves=4)
+parameters = st.dictionaries(st.sampled_from(["lo", "hi", "boundaries", "seed", "other", "length", "keep", "value"]),
+                             anything, max_size=3)
+entries = anything | st.builds(lambda op, given: {**given, "op": op},
+                               anything | st.sampled_from([transform.op for transform in ALL]), parameters)
+
+
+@settings(deadline=None)
+@given(anything | st.text(min_size=1), anything | st.text(), anything | st.lists(entries, max_size=3))
+def test_any_json_gives_slots_or_a_slot_error(name, feature, chain):
+    try:
+        slots = fs.slots_from_json([{"name": name, "feature": feature, "transforms": chain}])
+    except fs.SlotError as error:
+        assert error.problems
+    else:
+        json.dumps(slots[0].to_json(), allow_nan=False)
 
 
 @pytest.mark.parametrize(("slot", "message"), [
