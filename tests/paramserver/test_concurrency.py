@@ -1,0 +1,93 @@
+"""Readers beside a writer, through Python: no torn row, no row of another id, no version that goes back.
+
+csrc/concurrency_test.cc does the same without the interpreter, under the thread sanitizer, and is built a second time
+over a table that updates rows in place, where it must fail.
+"""
+
+import threading
+
+import numpy as np
+
+DIM = 512
+IDS = np.arange(-100, 100)
+VERSIONS = 60
+
+
+def torn(rows):
+    """How many rows do not hold one number in all places."""
+    return int((rows != rows[:, :1]).any(axis=1).sum())
+
+
+def read_until(done, table, faults):
+    newest = np.zeros(len(IDS), np.float32)
+    out = np.empty((len(IDS), DIM), np.float32)
+    while True:
+        last = done.is_set()
+        table.lookup(IDS, out=out)
+        if torn(out):
+            faults.append(f"{torn(out)} torn rows")
+        if (out[:, 0] < newest).any():
+            faults.append("a version went back")
+        np.maximum(newest, out[:, 0], out=newest)
+        pooled = table.lookup_pooled(IDS, np.arange(len(IDS) + 1, dtype=np.int32), "sum")
+        if torn(pooled):
+            faults.append(f"{torn(pooled)} torn rows in bags")
+        if last:
+            return
+
+
+def test_readers_see_whole_rows_beside_a_writer(native):
+    table = native(DIM)
+    faults, done = [], threading.Event()
+    readers = [threading.Thread(target=read_until, args=(done, table, faults)) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for version in range(1, VERSIONS + 1):
+        table.upsert(IDS, np.full((len(IDS), DIM), version, np.float32))
+        others = np.arange(version * 1000, version * 1000 + 300)
+        table.upsert(others, np.full((300, DIM), -1, np.float32))
+        if version % 2:
+            table.delete(others)
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert faults == []
+    np.testing.assert_array_equal(table.lookup(IDS), np.full((len(IDS), DIM), VERSIONS))
+
+
+def test_a_torn_row_is_noticed():
+    rows = np.full((3, DIM), 5, np.float32)
+    assert torn(rows) == 0
+    rows[1, DIM // 2 :] = 6
+    assert torn(rows) == 1
+
+
+def test_writers_take_turns(native):
+    table = native(4)
+
+    def write(start):
+        for first in range(start, start + 4000, 100):
+            ids = np.arange(first, first + 100)
+            table.upsert(ids, np.repeat(ids[:, None], 4, 1).astype(np.float32))
+
+    writers = [threading.Thread(target=write, args=(k * 4000,)) for k in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    np.testing.assert_array_equal(table.lookup(np.arange(12_000)), np.repeat(np.arange(12_000)[:, None], 4, 1))
+
+
+def test_updating_every_row_again_and_again_reuses_memory(native):
+    table = native(16, rows_hint=10_000)
+    ids = np.arange(10_000)
+    for version in range(30):
+        table.upsert(ids, np.full((len(ids), 16), version, np.float32))
+    assert table.stats().bytes < 4 * (10_000 * 64 + 10_000 * 40)
+
+
+def test_the_native_concurrency_test_passes_and_its_broken_twin_fails(native_build):
+    import subprocess
+
+    assert subprocess.run([native_build("paramserver_concurrency_test")], check=False).returncode == 0
+    assert subprocess.run([native_build("paramserver_broken_test")], check=False, capture_output=True).returncode == 1
