@@ -13,6 +13,11 @@
         ExportCheckError         an exported package does not meet what export promises
 """
 
+__all__ = [
+    "CallerError", "DatasetError", "ExportCheckError", "GraphError", "ModelsError", "OperatingError", "PackageError",
+    "PackageExistsError", "PackageMissingError", "ProgrammerError", "SourceUnavailableError",
+]
+
 
 class ModelsError(Exception):
     """Base of every error raised by this package."""

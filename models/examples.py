@@ -12,7 +12,8 @@ __all__ = ["Examples", "build_vocabularies"]
 
 
 def build_vocabularies(rows: RatedRows, train_rows: np.ndarray) -> dict[str, Vocabulary]:
-    """A vocabulary per table, of the ids that occur in the training rows only: what comes later is out of vocabulary."""
+    """A vocabulary per table, of the ids that occur in the training rows only: what comes later is out of
+    vocabulary."""
     users = rows.gather_users(rows.moments.take(np.unique(rows.moments.of_row[train_rows])))
     items = rows.gather_items(np.unique(rows.item_ids[train_rows]))
     return {
@@ -45,8 +46,8 @@ class Examples:
     def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None, oov_share: float = 0.0) -> dict:
         """Inputs {name: array} of rating rows [b]: user, context and item inputs all with leading dimension b.
 
-        With `oov_share`, that share of all table ids, drawn by `rng`, is replaced by the out-of-vocabulary row, which is
-        how that row is trained.
+        With `oov_share`, that share of all table ids, drawn by `rng`, is replaced by the out-of-vocabulary row, which
+        is how that row is trained.
         """
         moments, items = self._moment_of_row[rows], self._item_of_row[rows]
         arrays = {name: values[moments] for name, values in self._by_moment.items()}

@@ -31,7 +31,8 @@ _BY_NAME = {entry.name: entry for entry in INPUTS}
 
 @dataclass(frozen=True, eq=False)
 class Artifacts:
-    """A model taken apart: the frozen graph, the lookups that became inputs, and each table's variable by table name."""
+    """A model taken apart: the frozen graph, the lookups that became inputs, and each table's variable by table
+    name."""
 
     graph_def: tf.compat.v1.GraphDef
     cuts: tuple[Cut, ...]
@@ -41,8 +42,8 @@ class Artifacts:
 def export(trained: Trained, out_dir: Path | str, version: int, notes: dict | None = None) -> Path:
     """Publishes the package `<out_dir>/din_mmoe/<version>/` and returns its directory.
 
-    `notes` (plain JSON) goes into the manifest. Raises PackageExistsError when the version exists, GraphError when a table
-    cannot be cut, ExportCheckError when the graph still holds a table.
+    `notes` (plain JSON) goes into the manifest. Raises PackageExistsError when the version exists, GraphError when a
+    table cannot be cut, ExportCheckError when the graph still holds a table.
     """
     parts = build(trained, rows_min=ROWS_MIN)
     golden = golden_requests(trained.rows, trained.split.test)
@@ -95,8 +96,9 @@ def build(trained: Trained, rows_min: int = ROWS_MIN) -> Artifacts:
 
 
 def export_saved_model(trained: Trained, directory: Path | str) -> Path:
-    """Writes the uncut model as a SavedModel whose `serving_default` takes row numbers and client-tiled inputs [n, ...] (see
-    models.stock.stock_inputs) and returns {head: float32 [n]}. The vocabularies go beside it. Returns `directory`."""
+    """Writes the uncut model as a SavedModel whose `serving_default` takes row numbers and client-tiled inputs [n,
+    ...] (see models.stock.stock_inputs) and returns {head: float32 [n]}. The vocabularies go beside it. Returns
+    `directory`."""
     model = trained.model
 
     @tf.function(input_signature=[input_specs()])
@@ -149,14 +151,15 @@ def _graph_inputs(parts: Artifacts) -> Iterable[GraphInput]:
             source = Source(kind="rows", slot=entry.slot, table=entry.table)
             if c.mode != "rows":
                 source = Source(kind="pooled", slot=entry.slot, table=entry.table, mode=c.mode)
-            yield GraphInput(name=f"{c.input}:0", dtype="f32", shape=(lead, *c.shape[1:]), side=entry.side, source=source)
+            shape = (lead, *c.shape[1:])
+            yield GraphInput(name=f"{c.input}:0", dtype="f32", shape=shape, side=entry.side, source=source)
         elif entry.name in present:
             yield _plain_input(entry, lead)
 
 
 def _plain_input(entry: ModelInput, lead: int) -> GraphInput:
     if entry.part == "segments":
-        raise ExportCheckError(f"input {entry.name!r} is left over: its table was not cut, and nothing can feed segments")
+        raise ExportCheckError(f"input {entry.name!r} is left over: its table was not cut; nothing can feed segments")
     source = Source(kind=entry.part, slot=entry.slot)
     return GraphInput(name=f"{entry.name}:0", dtype=entry.dtype, shape=(lead, *entry.shape[1:]), side=entry.side,
                       source=source)

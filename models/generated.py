@@ -7,8 +7,9 @@ are picked by a skewed popularity, and a user rates most of his items in one bur
 import numpy as np
 import pyarrow as pa
 
-GENRES = (b"Action", b"Adventure", b"Animation", b"Children's", b"Comedy", b"Crime", b"Documentary", b"Drama", b"Fantasy",
-          b"Film-Noir", b"Horror", b"Musical", b"Mystery", b"Romance", b"Sci-Fi", b"Thriller", b"War", b"Western")
+GENRES = (b"Action", b"Adventure", b"Animation", b"Children's", b"Comedy", b"Crime", b"Documentary", b"Drama",
+          b"Fantasy", b"Film-Noir", b"Horror", b"Musical", b"Mystery", b"Romance", b"Sci-Fi", b"Thriller", b"War",
+          b"Western")
 OCCUPATIONS = (b"student", b"other", b"educator", b"administrator", b"engineer", b"programmer", b"librarian", b"writer",
                b"executive", b"scientist", b"artist", b"technician", b"marketing", b"entertainment", b"healthcare",
                b"retired", b"lawyer", b"salesman", b"none", b"homemaker", b"doctor")
@@ -18,7 +19,7 @@ BURST_S = 3_600
 _TASTES = 6
 
 
-def generate(ratings: int = 100_000, users: int = 943, items: int = 1_682, seed: int = 0) -> tuple[pa.Table, pa.Table, pa.Table]:
+def generate(ratings: int, users: int, items: int, seed: int) -> tuple[pa.Table, pa.Table, pa.Table]:
     """The tables `ratings`, `users` and `items` of a Dataset. Equal arguments give equal tables."""
     rng = np.random.default_rng(seed)
     genre_tastes = rng.normal(size=(len(GENRES), _TASTES)).astype(np.float32)
@@ -39,7 +40,8 @@ def generate(ratings: int = 100_000, users: int = 943, items: int = 1_682, seed:
 
 
 def _who_rates_what(rng, ratings: int, users: int, quality: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct (user, item) pairs as two int arrays [ratings]; the good are rated more often, a few by nearly everybody."""
+    """Distinct (user, item) pairs as two int arrays [ratings]; the good are rated more often, a few by nearly
+    everybody."""
     items = len(quality)
     popularity = np.exp(quality + rng.normal(0, 1.3, items))
     activity = np.exp(rng.normal(0, 0.9, users))

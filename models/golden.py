@@ -1,7 +1,8 @@
-"""Golden rows: recorded requests with the scores that the training framework gives them, checked before a version serves.
+"""Golden rows: recorded requests with the scores that the training framework gives them, checked before a version
+serves.
 
-One row is one (request, candidate); consecutive rows of one `group` share user and context. Real test rows, and in every
-fourth request what real data lacks: unknown ids and genres, no genres, no history, an unknown occupation.
+One row is one (request, candidate); consecutive rows of one `group` share user and context. Real test rows, and in
+every fourth request what real data lacks: unknown ids and genres, no genres, no history, an unknown occupation.
 """
 
 from collections.abc import Iterator
@@ -39,8 +40,8 @@ def golden_requests(rows: RatedRows, test_rows: np.ndarray, seed: int = 0) -> pa
 
 
 def golden_inputs(golden: pa.Table, vocabularies: dict[str, Vocabulary]) -> dict[str, np.ndarray]:
-    """Inputs of the uncut model for all golden rows at once, user and context tiled by the client: every leading dimension
-    is the number of rows. Through the native extractor, without stored features."""
+    """Inputs of the uncut model for all golden rows at once, user and context tiled by the client: every leading
+    dimension is the number of rows. Through the native extractor, without stored features."""
     arrays = {}
     for side in ("user", "context", "item"):
         columns = {f.name: Column.of(f, golden[f"{side}:{f.name}"]) for f in SCHEMA.side(side)}

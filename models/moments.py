@@ -1,7 +1,7 @@
 """Who asked when, and what was known then: ratings grouped by (user, timestamp), each with the user's earlier ratings.
 
-Half of MovieLens' ratings share user and second with another, so "earlier" means a strictly smaller timestamp: otherwise
-the label of one row would be in the history of its neighbour.
+Half of MovieLens' ratings share user and second with another, so "earlier" means a strictly smaller timestamp:
+otherwise the label of one row would be in the history of its neighbour.
 """
 
 from dataclasses import dataclass
@@ -53,7 +53,8 @@ class Moments:
 
 
 def split_by_time(timestamps: np.ndarray, test_share: float = 0.2) -> Split:
-    """The last `test_share` by time is test; rows of one timestamp stay on one side. timestamps int64 [n], any order."""
+    """The last `test_share` by time is test; rows of one timestamp stay on one side. timestamps int64 [n], any
+    order."""
     if not 0 < test_share < 1 or len(timestamps) < 2:
         raise DatasetError(f"cannot split {len(timestamps)} rows with a test share of {test_share}")
     cutoff = np.sort(timestamps)[int(len(timestamps) * (1 - test_share))]
@@ -76,7 +77,9 @@ def moments(user_ids: np.ndarray, item_ids: np.ndarray, ratings: np.ndarray, tim
     return Moments(users[firsts], times[firsts], of_row, offsets, item_ids[rows], ratings[rows].astype(np.float32))
 
 
-def latest_histories(user_ids: np.ndarray, item_ids: np.ndarray, ratings: np.ndarray, timestamps: np.ndarray) -> Moments:
+def latest_histories(
+    user_ids: np.ndarray, item_ids: np.ndarray, ratings: np.ndarray, timestamps: np.ndarray
+) -> Moments:
     """One moment per user, after all of his ratings; `timestamps` holds his last one."""
     order = np.lexsort((item_ids, timestamps, user_ids))
     users = user_ids[order]

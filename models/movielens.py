@@ -1,7 +1,7 @@
 """MovieLens-100K, read out of a wheel on PyPI, or a generated stand-in of the same shape.
 
-The data's terms forbid redistribution, so nothing of it is part of this project: it is fetched by the user's own pip into
-the user's cache and read there, inside the wheel.
+The data's terms forbid redistribution, so nothing of it is part of this project: it is fetched by the user's own pip
+into the user's cache and read there, inside the wheel.
 """
 
 import hashlib
@@ -58,7 +58,8 @@ def cache_dir() -> Path:
 
 
 def load(source: Literal["auto", "movielens", "generated"] = "auto", seed: int = 0) -> Dataset:
-    """The dataset. `auto` fetches MovieLens-100K (2 MB, once) and falls back to the generated set, saying why in `origin`.
+    """The dataset. `auto` fetches MovieLens-100K (2 MB, once) and falls back to the generated set, saying why in
+    `origin`.
 
     `seed` only matters for generated data. Raises SourceUnavailableError with source="movielens" when it cannot be had.
     """
@@ -75,8 +76,8 @@ def load(source: Literal["auto", "movielens", "generated"] = "auto", seed: int =
 
 
 def read_wheel(path: Path | str) -> Dataset:
-    """Reads MovieLens-100K in place out of the recbole wheel at `path`. Raises SourceUnavailableError when it is not that
-    very wheel."""
+    """Reads MovieLens-100K in place out of the recbole wheel at `path`. Raises SourceUnavailableError when it is not
+    that very wheel."""
     try:
         raw = Path(path).read_bytes()
         if hashlib.sha256(raw).hexdigest() != WHEEL_SHA256:
@@ -91,9 +92,11 @@ def read_wheel(path: Path | str) -> Dataset:
 def generated_dataset(
     ratings: int = 100_000, users: int = 943, items: int = 1_682, seed: int = 0, why: str = "as asked"
 ) -> Dataset:
-    """A generated set of any size; the defaults have MovieLens-100K's. Raises DatasetError when it would be too dense."""
+    """A generated set of any size; the defaults have MovieLens-100K's. Raises DatasetError when it would be too
+    dense."""
     if not 0 < ratings <= users * items // 2:
-        raise DatasetError(f"{ratings} ratings of {users} users and {items} items; 1 to half of all pairs can be generated")
+        most = users * items // 2
+        raise DatasetError(f"{ratings} ratings of {users} users, {items} items: expected 1 to {most}, half of all pairs")
     return Dataset(f"generated with seed {seed} ({why})", *generate(ratings, users, items, seed))
 
 
@@ -138,10 +141,11 @@ def _ratings(columns: dict[str, list[str]]) -> pa.Table:
 
 
 def _users(columns: dict[str, list[str]]) -> pa.Table:
+    words = {name: [v.encode() for v in columns[name]] for name in ("gender", "occupation", "zip_code")}
     return pa.table({
         "user_id": np.array(columns["user_id"], dtype=np.int64),
         "age": np.array(columns["age"], dtype=np.float32),
-        **{name: pa.array([v.encode() for v in columns[name]], pa.binary()) for name in ("gender", "occupation", "zip_code")},
+        **{name: pa.array(values, pa.binary()) for name, values in words.items()},
     }).sort_by("user_id")
 
 

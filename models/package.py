@@ -7,8 +7,8 @@
         golden.arrow       recorded inputs and scores
         assets/            whatever else the model needs
 
-A version appears by one rename of a hidden sibling, after every file and directory in it was synced; a directory without
-a valid manifest does not exist. Equal content gives equal bytes: nothing here records a clock time.
+A version appears by one rename of a hidden sibling, after every file and directory in it was synced; a directory
+without a valid manifest does not exist. Equal content gives equal bytes: nothing here records a clock time.
 """
 
 import errno

@@ -16,7 +16,8 @@ def push(package_dir: Path | str, repository: Path | str, version: int | None = 
 
     The source is verified first and the copy again before it is renamed into place, so that neither a damaged source
     nor a writer that changes it meanwhile can be published. `version` may only repeat the manifest's own: a version is
-    part of what the manifest vouches for. Raises PackageError naming the file, PackageExistsError when the version exists.
+    part of what the manifest vouches for. Raises PackageError naming the file, PackageExistsError when the version
+    exists.
     """
     source = Path(package_dir)
     manifest = verify(source)

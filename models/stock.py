@@ -1,7 +1,7 @@
 """The client side of the uncut SavedModel: what a caller of the framework's own serving path has to do by himself.
 
-The stock path knows neither raw ids nor tables beside the graph: its client keeps the vocabularies, maps ids to rows and
-tiles user and context to the number of candidates. No tensorflow here.
+The stock path knows neither raw ids nor tables beside the graph: its client keeps the vocabularies, maps ids to rows
+and tiles user and context to the number of candidates. No tensorflow here.
 """
 
 import json
@@ -41,8 +41,8 @@ def load_vocabularies(directory: Path | str) -> dict[str, Vocabulary]:
 def stock_inputs(
     vocabularies: Mapping[str, Vocabulary], user: Gathered, context: Gathered, item: Gathered
 ) -> dict[str, np.ndarray]:
-    """The SavedModel's inputs for one request: user and context slots of 1 row, item slots of n rows, as the feature store's
-    extractors give them. User and context come back tiled to [n, ...]."""
+    """The SavedModel's inputs for one request: user and context slots of 1 row, item slots of n rows, as the feature
+    store's extractors give them. User and context come back tiled to [n, ...]."""
     arrays = input_arrays({**user, **context, **item}, vocabularies)
     n = len(arrays["item"])
     for entry in INPUTS:

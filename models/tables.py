@@ -36,7 +36,8 @@ def write_table(path: Path, table: RowReader, ids: np.ndarray, default_row: int,
     """
     rows, dim = table.shape
     if ids.dtype != np.int64 or len(ids) > rows or not 0 <= default_row < rows:
-        raise DatasetError(f"{ids.dtype} ids [{len(ids)}] and default row {default_row} do not fit a table of {rows} rows")
+        came = f"{ids.dtype} ids [{len(ids)}] and default row {default_row}"
+        raise DatasetError(f"{came} do not fit a table of {rows} rows")
     default = np.ascontiguousarray(table.read(default_row, default_row + 1)[0], dtype="<f4")
     schema = pa.schema(
         [pa.field("id", pa.int64(), nullable=False), pa.field("row", pa.list_(pa.float32(), dim), nullable=False)],

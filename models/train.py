@@ -12,19 +12,19 @@ import numpy as np
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import keras  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import keras
+import tensorflow as tf
 
-from .baselines import baseline_aucs, past_means  # noqa: E402
-from .errors import DatasetError  # noqa: E402
-from .examples import Examples, build_vocabularies  # noqa: E402
-from .features import LIKED_FROM, RatedRows  # noqa: E402
-from .inputs import INPUTS  # noqa: E402
-from .metrics import auc, bootstrap_interval, ndcg  # noqa: E402
-from .moments import Split  # noqa: E402
-from .movielens import Dataset  # noqa: E402
-from .vocabulary import Vocabulary  # noqa: E402
-from .zoo.din_mmoe import HEADS, DinMmoe, DinMmoeConfig  # noqa: E402
+from .baselines import baseline_aucs, past_means
+from .errors import DatasetError
+from .examples import Examples, build_vocabularies
+from .features import LIKED_FROM, RatedRows
+from .inputs import INPUTS
+from .metrics import auc, bootstrap_interval, ndcg
+from .moments import Split
+from .movielens import Dataset
+from .vocabulary import Vocabulary
+from .zoo.din_mmoe import HEADS, DinMmoe, DinMmoeConfig
 
 __all__ = ["Evaluation", "Progress", "TrainConfig", "Trained", "evaluate", "train"]
 
@@ -79,7 +79,8 @@ class Trained:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Test figures: `auc` and its 95% bootstrap `interval` over users are of `liked`; `baselines` as models.baselines."""
+    """Test figures: `auc` and its 95% bootstrap `interval` over users are of `liked`; `baselines` as
+    models.baselines."""
 
     auc: float
     interval: tuple[float, float]
@@ -96,7 +97,8 @@ def train(
 ) -> Trained:
     """Trains on the first part of `dataset` by time. `progress` is called after every step.
 
-    Seeds Python's, numpy's and tensorflow's global generators. Raises DatasetError when there is too little to train on.
+    Seeds Python's, numpy's and tensorflow's global generators. Raises DatasetError when there is too little to train
+    on.
     """
     config = config or TrainConfig()
     rows = RatedRows(dataset)

@@ -1,4 +1,5 @@
-"""From raw 64-bit ids to rows of a training table and back. Outside the graph: the served package knows raw ids only."""
+"""From raw 64-bit ids to rows of a training table and back. Outside the graph: the served package knows raw ids
+only."""
 
 from dataclasses import dataclass
 

@@ -5,10 +5,11 @@ Tables are recognised by how they are read, not by name:
     Keras Embedding              ReadVariableOp -> GatherV2(axis 0), ids through SelectV2(Less(x, 0), x + rows, x)
     tf.nn.embedding_lookup       ResourceGather
     pooled                       SparseSegment{Sum,Mean,SqrtN}[WithNumSegments] that reads the table
-    pooled, deduplicated         the same that reads ResourceGather or GatherV2 of Unique's ids (embedding_lookup_sparse)
+    pooled, deduplicated         the same that reads a gather of Unique's ids (tf.nn.embedding_lookup_sparse)
 
-A table that is also read in another way (tied output weights) cannot leave and is refused; a large variable that is never
-looked up (a dense kernel) is not a table and stays. Only shapes are looked at here, so a table's size does not matter.
+A table that is also read in another way (tied output weights) cannot leave and is refused; a large variable that is
+never looked up (a dense kernel) is not a table and stays. Only shapes are looked at here, so a table's size does not
+matter.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,6 +31,7 @@ _POOLING: Mapping[str, Mode] = {
     "SparseSegmentSumWithNumSegments": "sum", "SparseSegmentMeanWithNumSegments": "mean",
     "SparseSegmentSqrtNWithNumSegments": "sqrtn",
 }
+_ID_TYPES = (tf.int32.as_datatype_enum, tf.int64.as_datatype_enum)
 
 
 @dataclass(frozen=True)
@@ -69,26 +71,28 @@ def cut(
 ) -> CutGraph:
     """Cuts every table with at least `rows_min` rows, and every table looked up by a placeholder in `always`.
 
-    `variables` is keyed by graph node (see captured_variables); `outputs` are tensor names. Id placeholders that nothing
-    else reads disappear. Raises GraphError for a table that cannot leave the graph, naming the node in the way.
+    `variables` is keyed by graph node (see captured_variables); `outputs` are tensor names. Id placeholders that
+    nothing else reads disappear. Raises GraphError for a table that cannot leave the graph, naming the node in the
+    way.
     """
     graph = GraphIndex(graph_def)
     needed = graph.needed(outputs)
     placed: dict[tuple[str, str, Mode], Cut] = {}
     for name in sorted(variables):
-        if name not in needed or len(variables[name].shape) != 2 or (variables[name].shape[0] < rows_min and not always):
+        shape = variables[name].shape
+        if name not in needed or len(shape) != 2 or (shape[0] < rows_min and not always):
             continue
         found = _lookups(graph, name, needed)
         ids = {lookup: _ids_placeholder(graph, reference) for lookup, (_, reference) in found.items()}
-        if not found or (variables[name].shape[0] < rows_min and not set(ids.values()) & set(always)):
+        if not found or (shape[0] < rows_min and not set(ids.values()) & set(always)):
             continue
         _refuse_other_readers(graph, name, found, needed)
         for lookup, (mode, _) in sorted(found.items()):
             if ids[lookup] is None:
-                raise GraphError(f"the ids of lookup {lookup!r} are computed inside the graph, not fed; feed them instead")
+                raise GraphError(f"the ids of lookup {lookup!r} are computed inside the graph, not fed; feed them")
             key = (name, ids[lookup], mode)
             if key not in placed:
-                placed[key] = _place_input(graph, *key, dim=variables[name].shape[1])
+                placed[key] = _place_input(graph, *key, dim=shape[1])
             graph.rewire(lookup, placed[key].input)
     graph.drop_variable_waits()
     result = graph.pruned(outputs)
@@ -152,7 +156,7 @@ def _ids_placeholder(graph: GraphIndex, reference: str) -> str | None:
         reference = graph.through_identities(reference)
         node = graph.nodes[node_of(reference)]
         if node.op == "Placeholder":
-            return node.name
+            return node.name if node.attr["dtype"].type in _ID_TYPES else None
         if node.op != "SelectV2" or not _wraps_negatives(graph, node):
             return None
         reference = node.input[2]
@@ -166,12 +170,12 @@ def _wraps_negatives(graph: GraphIndex, select) -> bool:
     return zero is not None and not zero.any() and select.input[2] in wrapped.input
 
 
-def _refuse_other_readers(graph: GraphIndex, name: str, lookups: Mapping[str, tuple[Mode, str]], needed: set[str]) -> None:
+def _refuse_other_readers(graph: GraphIndex, name: str, lookups: Collection[str], needed: set[str]) -> None:
     sources = {node_of(graph.through_identities(graph.nodes[lookup].input[0])) for lookup in lookups} | set(lookups)
     for reader, _ in _reads(graph, graph.readers(), name, needed):
         if reader not in sources and graph.nodes[reader].op != "VariableShape":
             op = graph.nodes[reader].op
-            raise GraphError(f"table {name!r} is also read by {reader!r} ({op}); a table that is cut may only be looked up")
+            raise GraphError(f"table {name!r} is also read by {reader!r} ({op}); a cut table may only be looked up")
 
 
 def _place_input(graph: GraphIndex, variable: str, ids: str, mode: Mode, dim: int) -> Cut:

@@ -21,8 +21,8 @@ def freeze(
 ) -> tf.compat.v1.GraphDef:
     """The graph of `outputs` with constants for variables; nodes sorted, so that equal models give equal bytes.
 
-    Raises GraphError for a variable of more than `constant_bytes_max` bytes (cut it first), or one that is unknown or used
-    in another way than reading it.
+    Raises GraphError for a variable of more than `constant_bytes_max` bytes (cut it first), or one that is unknown or
+    used in another way than reading it.
     """
     graph = GraphIndex(graph_def)
     graph.drop_variable_waits()
@@ -32,7 +32,7 @@ def freeze(
     result = graph.pruned(outputs)
     for node in result.node:
         if node.op in ("VarHandleOp", "ReadVariableOp", "ResourceGather") or _is_handle(node):
-            raise GraphError(f"{node.name!r} ({node.op}) stands for a variable that is not known, or is used as a handle")
+            raise GraphError(f"{node.name!r} ({node.op}) stands for a variable that is not known or used as a handle")
     return result
 
 
@@ -47,7 +47,7 @@ def _replace(graph: GraphIndex, name: str, variable: Variable, constant_bytes_ma
     for dimension in variable.shape:
         size *= dimension
     if size > constant_bytes_max:
-        raise GraphError(f"variable {name!r} of {size} bytes is more than {constant_bytes_max}; cut it out of the graph")
+        raise GraphError(f"variable {name!r} has {size} bytes, more than {constant_bytes_max}; cut it out of the graph")
     value = variable.read(0, rows).reshape(variable.shape)
     for reader in [node for node in graph.nodes.values() if any(node_of(r) == name for r in node.input)]:
         if reader.op == "ReadVariableOp":

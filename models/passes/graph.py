@@ -100,7 +100,8 @@ class GraphIndex:
         return {name}
 
     def needed(self, outputs: Iterable[str]) -> set[str]:
-        """Names of all nodes that `outputs` (tensor names) depend on. Raises GraphError for an output that is missing."""
+        """Names of all nodes that `outputs` (tensor names) depend on. Raises GraphError for an output that is
+        missing."""
         waiting = [node_of(output) for output in outputs]
         missing = [name for name in waiting if name not in self.nodes]
         if missing:

@@ -1,4 +1,5 @@
-"""How passes read variables: by parts, so that a table larger than memory, or than a graph may hold, is no special case."""
+"""How passes read variables: by parts, so that a table larger than memory, or than a graph may hold, is no special
+case."""
 
 from typing import Protocol
 
@@ -9,7 +10,8 @@ __all__ = ["TensorflowVariable", "Variable", "captured_variables"]
 
 
 class Variable(Protocol):
-    """A variable of a graph. `shape`: all dimensions; read(start, stop) -> rows [stop - start, ...] of the first one."""
+    """A variable of a graph. `shape`: all dimensions; read(start, stop) -> rows [stop - start, ...] of the first
+    one."""
 
     shape: tuple[int, ...]
     dtype: np.dtype

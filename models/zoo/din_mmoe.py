@@ -65,8 +65,8 @@ class Rows(NamedTuple):
 
 
 class PooledEmbedding(keras.layers.Layer):
-    """A table whose rows are averaged per bag. call(ids [v], segments int32 [v] ascending, bags) -> float32 [bags, dim];
-    an empty bag gives exactly 0."""
+    """A table whose rows are averaged per bag. call(ids [v], segments int32 [v] ascending, bags) -> float32 [bags,
+    dim]; an empty bag gives exactly 0."""
 
     def __init__(self, rows: int, dim: int, stddev: float, name: str):
         super().__init__(name=name)

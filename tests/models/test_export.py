@@ -200,7 +200,8 @@ def test_the_stock_path_gives_the_same_scores(tiny_trained, served, tmp_path):
     vocabularies = load_vocabularies(directory)
     request: TestRequest = max(tiny_trained.rows.requests(tiny_trained.split.test), key=lambda r: len(r.item_ids))
     rows = tiny_trained.rows
-    user_cache, item_cache = (FeatureCache.from_arrow(SCHEMA, s, t) for s, t in (("user", rows.users), ("item", rows.items)))
+    user_cache = FeatureCache.from_arrow(SCHEMA, "user", rows.users)
+    item_cache = FeatureCache.from_arrow(SCHEMA, "item", rows.items)
     columns = {name: Column.of(SCHEMA.feature(name), [value]) for name, value in request.user.items()}
     user = Extractor(SCHEMA, SLOTS, "user", user_cache).gather(np.array([request.user_id]), columns)
     context = {name: Column.of(SCHEMA.feature(name), [value]) for name, value in request.context.items()}

@@ -1,5 +1,5 @@
-"""A table of 2.3 GB, more than a graph may hold, is cut and written in bounded memory. Slow: asked for by an environment
-variable."""
+"""A table of 2.3 GB, more than a graph may hold, is cut and written in bounded memory. Slow: asked for by an
+environment variable."""
 
 import os
 import resource

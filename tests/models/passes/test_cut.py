@@ -1,4 +1,5 @@
-"""Cutting by structure: every lookup form gives the same numbers once its rows are fed, and what cannot be cut says why."""
+"""Cutting by structure: every lookup form gives the same numbers once its rows are fed, and what cannot be cut says
+why."""
 
 import keras
 import numpy as np
