@@ -64,7 +64,8 @@ def run_steps(steps: Sequence[Step], folder: Path, commit: str, *, again: bool =
         if code == 0:
             text = json.dumps({"commit": commit, "seconds": seconds})
             (folder / f"{step.name}.done").write_text(text + "\n", encoding="utf-8")
-        outcomes.append((step, f"passed in {seconds:.0f} s" if code == 0 else f"failed with {code} after {seconds:.0f} s"))
+        outcome = "passed in" if code == 0 else f"failed with {code} after"
+        outcomes.append((step, f"{outcome} {seconds:.0f} s"))
     return outcomes
 
 

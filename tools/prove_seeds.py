@@ -21,7 +21,8 @@ def main(seeds: list[int]) -> int:
         evaluation = evaluate(train(dataset, seed=seed))
         aucs.append(evaluation.auc)
         print(json.dumps({"seed": seed, **asdict(evaluation)}), flush=True)
-    print(f"liked AUC over seeds {seeds}: min {min(aucs):.4f}, median {statistics.median(aucs):.4f}, max {max(aucs):.4f}")
+    middle = statistics.median(aucs)
+    print(f"liked AUC over seeds {seeds}: min {min(aucs):.4f}, median {middle:.4f}, max {max(aucs):.4f}")
     return 0
 
 

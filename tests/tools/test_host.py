@@ -14,7 +14,8 @@ def write(root, files):
 
 
 def test_cpu_model_and_features(tmp_path):
-    info = write(tmp_path, {"cpuinfo": "processor : 0\nmodel name\t: Some CPU 9\nflags\t\t: sse2 avx2 fma\n"}) / "cpuinfo"
+    text = "processor : 0\nmodel name\t: Some CPU 9\nflags\t\t: sse2 avx2 fma\n"
+    info = write(tmp_path, {"cpuinfo": text}) / "cpuinfo"
     assert host.cpu_model(info) == "Some CPU 9"
     assert host.cpu_features(info) == {"sse2", "avx2", "fma"}
 

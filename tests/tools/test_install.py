@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-COPIED = ("Makefile", "pyproject.toml", "constraints.txt", "CMakeLists.txt", "tools/install.sh", "tools/requirements.py")
+COPIED = ("Makefile", "pyproject.toml", "constraints.txt", "CMakeLists.txt", "tools/install.sh",
+          "tools/requirements.py")
 
 
 @pytest.fixture

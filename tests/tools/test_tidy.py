@@ -106,5 +106,6 @@ def test_functions_of_cxx_are_measured_from_their_head_to_their_brace():
 
 def test_generated_code_that_differs_is_named(tmp_path):
     service = "message M {}\nservice S { rpc C(M) returns (M); }\n"
-    files = {"a/b.proto": f'syntax = "proto3";\n{service}', "a/b_pb2.py": "old", "a/b_pb2.pyi": "old", "a/b_pb2_grpc.py": "old"}
+    proto = f'syntax = "proto3";\n{service}'
+    files = {"a/b.proto": proto, "a/b_pb2.py": "old", "a/b_pb2.pyi": "old", "a/b_pb2_grpc.py": "old"}
     assert {"a/b_pb2.py proto", "a/b_pb2.pyi proto", "a/b_pb2_grpc.py proto"} <= problems(tmp_path, files)
