@@ -9,16 +9,16 @@ import sys
 
 import pytest
 
-# Rows of odd dims in both stored types, pooling, halves, and files through pyarrow.
-SELECTION = ("gives_back_what_was_put and 17 or pooling_modes or weights_multiply or in_place_in_any_float "
-             "or comes_back_as_it_was or halves_round")
+# Rows of an odd dim in both stored types, pooling, every output type, and files through pyarrow.
+SELECTION = ("gives_back_what_was_put and -17] or pooling_modes or weights_multiply or in_place_in_any_float "
+             "or comes_back_as_it_was")
 
 
 def test_the_contract_holds_on_a_cpu_without_avx(checkout):
     emulator = shutil.which("qemu-x86_64")
     if emulator is None:
         pytest.skip("qemu-x86_64 is not installed: apt install qemu-user to run this")
-    suites = [f"tests/paramserver/{name}" for name in ("test_contract.py", "test_table.py", "test_parquet.py")]
+    suites = [f"tests/paramserver/{name}" for name in ("test_contract.py", "test_parquet.py")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(checkout), *sys.path]))}
     environment.pop("PARAMSERVER_ISA", None)
     command = [emulator, "-cpu", "Nehalem-v1", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
