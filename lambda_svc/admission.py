@@ -65,7 +65,8 @@ class Admission:
         with self._changed:
             if len(self._waiting) >= self._queue_max and self._running >= self._streams:
                 self._refused += 1
-                raise ResourceExhausted(f"queue full: {len(self._waiting)} requests wait, queue_max is {self._queue_max}")
+                waiting = len(self._waiting)
+                raise ResourceExhausted(f"queue full: {waiting} requests wait, queue_max is {self._queue_max}")
             self._waiting.append(ticket)
             try:
                 self._wait_for_turn(ticket, deadline_ns)

@@ -1,7 +1,7 @@
 """The service's configuration: YAML, checked whole before anything starts.
 
-Every limit has a default and its unit in its name. `load` raises `ConfigError` with every problem at once, each with its
-path; `check` returns them as text for `lambda-svc config check`.
+Every limit has a default and its unit in its name. `load` raises `ConfigError` with every problem at once, each with
+its path; `check` returns them as text for `lambda-svc config check`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from lambda_svc._core import Formula
 from lambda_svc.errors import ConfigError, FormulaError
 from models.package import PackageError, list_versions, read_manifest, version_dir
 
-__all__ = ["EngineConfig", "FeatureFile", "ScenarioConfig", "ServerConfig", "ServiceConfig", "check", "load", "package_dir"]
+__all__ = ["EngineConfig", "FeatureFile", "ScenarioConfig", "ServerConfig", "ServiceConfig", "check", "load",
+           "package_dir"]
 
 Positive = Annotated[int, Field(gt=0)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]

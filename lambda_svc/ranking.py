@@ -73,7 +73,7 @@ class Ranking:
 
 
 def _refuse_unknown(request: ParsedRequest, plan: ScenarioPlan) -> None:
-    """A scenario may want only candidates the feature store knows; otherwise they are scored on defaults and flagged."""
+    """A scenario may want only candidates the feature store knows; else they are scored on defaults and flagged."""
     cache = plan.model.item_cache
     if plan.config.unknown_candidates == "score" or cache is None:
         return

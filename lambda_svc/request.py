@@ -74,7 +74,8 @@ def _candidates(packed: bytes, candidates_max: int) -> np.ndarray:
         raise InvalidRequest("candidate_ids", f"{len(packed)} bytes", "little-endian 64-bit ids, a multiple of 8 bytes")
     if len(packed) // 8 > candidates_max:
         raise InvalidRequest(
-            "candidate_ids", f"{len(packed) // 8} candidates", f"at most {candidates_max} (the scenario's candidates_max)"
+            "candidate_ids", f"{len(packed) // 8} candidates",
+            f"at most {candidates_max} (the scenario's candidates_max)",
         )
     return np.frombuffer(packed, np.int64)
 

@@ -70,7 +70,8 @@ class RankingServer:
         try:
             self.port = self._server.add_insecure_port(config.server.listen)
         except RuntimeError:
-            raise ConfigError(f"server.listen: cannot listen on {config.server.listen}; is another server there?") from None
+            listen = config.server.listen
+            raise ConfigError(f"server.listen: cannot listen on {listen}; is another server there?") from None
 
     def __enter__(self) -> RankingServer:
         self.start()

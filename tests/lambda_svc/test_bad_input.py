@@ -99,14 +99,15 @@ def test_bytes_that_are_no_message_do_not_hurt(server, client):
     assert len(client.rank("rank", 1, [0]).candidate_ids) == 1
 
 
+OFFSETS = st.binary(max_size=50) | st.lists(st.integers(-5, 20), max_size=12).map(lambda o: np.int32(o).tobytes())
 columns = st.builds(
     pb.Column,
     name=st.sampled_from(["age", "occupation", "history", "hour", "genres", "price", "vector", "item", "nope"]),
     dtype=st.integers(0, 5),
     values=st.binary(max_size=100),
     shape=st.lists(st.integers(-(2**31), 2**31 - 1) | st.integers(0, 10), max_size=3),
-    row_offsets=st.binary(max_size=50) | st.lists(st.integers(-5, 20), max_size=12).map(lambda o: np.int32(o).tobytes()),
-    byte_offsets=st.binary(max_size=50) | st.lists(st.integers(-5, 20), max_size=12).map(lambda o: np.int32(o).tobytes()),
+    row_offsets=OFFSETS,
+    byte_offsets=OFFSETS,
 )
 
 

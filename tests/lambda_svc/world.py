@@ -150,7 +150,8 @@ class World:
 
     def write_features(self, folder: Path) -> None:
         """users.parquet and items.parquet."""
-        users = {"id": list(self.users), **{k: [u[k] for u in self.users.values()] for k in ("age", "occupation", "history")}}
+        names = ("age", "occupation", "history")
+        users = {"id": list(self.users), **{k: [u[k] for u in self.users.values()] for k in names}}
         types = {"id": pa.int64(), "age": pa.float32(), "occupation": pa.binary(), "history": pa.list_(pa.int64())}
         pq.write_table(pa.table({k: pa.array(v, types[k]) for k, v in users.items()}), folder / "users.parquet")
         items = list(self.items.values())
@@ -227,7 +228,8 @@ def graph_def(weights: dict[str, np.ndarray], folder: Path) -> bytes:
 
 def config_text(folder: Path, **scenario) -> str:
     """A service config over the world's files in `folder`, with one scenario `rank`."""
-    settings = {"model": MODEL, "formula": "liked + 0.5 * engaged", "slice_rows": 64, "candidates_max": 1000, **scenario}
+    defaults = {"model": MODEL, "formula": "liked + 0.5 * engaged", "slice_rows": 64, "candidates_max": 1000}
+    settings = {**defaults, **scenario}
     lines = "".join(f"    {key}: {value}\n" for key, value in settings.items())
     return (
         "repository: repository\nwork_dir: run\narena_bytes_max: 67108864\n"

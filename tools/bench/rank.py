@@ -4,7 +4,7 @@ The model is the demo's DIN MMoE on MovieLens features. Per round and candidate 
 
 * served: one Rank RPC over loopback, features and rows looked up by the server;
 * bare: the executable alone, in this process, on the same ready-made feeds;
-* stock: a Predict message with user features tiled by the client, parsed into arrays, Python session on the uncut model;
+* stock: a Predict message with user features tiled by the client, parsed into arrays, Python session, uncut model;
   the message is serialized beforehand, so building it costs nothing here.
 
 `overhead_ms` is served minus bare in the same round. `outside_engine_ms` is the client's time minus the server's own
@@ -84,10 +84,12 @@ def run(quick: bool) -> list[Figure]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lambda-svc-bench-")))
         setup = [sys.executable, "-m", "tools.bench.rank_setup", str(folder), "quick" if quick else "full"]
         subprocess.run(setup, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        stock = stack.enter_context(child("tools.bench.stock_server", str(folder / "saved_model"), str(folder / "stock")))
+        model, requests = str(folder / "saved_model"), str(folder / "stock")
+        stock = stack.enter_context(child("tools.bench.stock_server", model, requests))
         server = stack.enter_context(child("tools.bench.rank_server", str(folder / "service.yaml")))
         client = stack.enter_context(RankingClient(server.target))
-        channel = stack.enter_context(grpc.insecure_channel(stock.target, [("grpc.max_send_message_length", 256 << 20)]))
+        options = [("grpc.max_send_message_length", 256 << 20)]
+        channel = stack.enter_context(grpc.insecure_channel(stock.target, options))
         bench = RankBench(folder, client, channel.unary_unary(STOCK_METHOD))
         figures = [item for count in COUNTS for item in bench.figures(count, rounds, calls)]
         return figures + busy_figures(bench, server, 3 if quick else 10, 40 if quick else 200)

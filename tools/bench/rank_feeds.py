@@ -24,7 +24,9 @@ def load_bare(package: Path, manifest: Manifest) -> LoadedGraph:
     return TensorFlowEngine().load((package / manifest.graph.file).read_bytes(), signature)
 
 
-def ready_feeds(package: Path, manifest: Manifest, folder: Path, user_id: int, item_ids: np.ndarray) -> list[np.ndarray]:
+def ready_feeds(
+    package: Path, manifest: Manifest, folder: Path, user_id: int, item_ids: np.ndarray
+) -> list[np.ndarray]:
     """One array per input of the graph, each at a 64-byte boundary, for one user and all `item_ids`."""
     sides = gather_sides(manifest.schema, manifest.slots, folder, user_id, item_ids)
     tables = {entry.name: Table.load(package / entry.file, name=entry.name) for entry in manifest.tables}

@@ -2,7 +2,7 @@
 
 usage: python -m tools.bench.rank_setup FOLDER quick|full
 
-Leaves in FOLDER: repository/, features/, service.yaml (the demo's model and config), saved_model/ (the same model uncut, as
+Leaves in FOLDER: repository/, features/, service.yaml (the demo's model and config), saved_model/ (the same uncut, as
 the framework saves it) and stock/N.npz (client-tiled inputs of that model for N candidates). Weights do not change the
 work per request, so `quick` trains on a tenth of the rows.
 """
@@ -33,7 +33,8 @@ scenarios:
 def gather_sides(schema, slots, folder: Path, user_id: int, item_ids: np.ndarray):
     """Slot values of one user (1 row), the context (1 row) and items (n rows), by side."""
     context = {name: Column.of(schema.feature(name), np.float32([value])) for name, value in CONTEXT.items()}
-    caches = {side: FeatureCache.from_parquet(schema, side, folder / f"features/{side}s.parquet") for side in ("user", "item")}
+    caches = {side: FeatureCache.from_parquet(schema, side, folder / f"features/{side}s.parquet")
+              for side in ("user", "item")}
     return {
         "user": Extractor(schema, slots, "user", caches["user"]).gather(np.array([user_id])),
         "context": Extractor(schema, slots, "context").gather(None, context),

@@ -27,7 +27,8 @@ def predict_message():
 
     tensor = tensor_pb2.TensorProto.DESCRIPTOR
     file = descriptor_pb2.FileDescriptorProto(
-        name="lambda_svc/bench/predict.proto", package="lambda_svc.bench", syntax="proto3", dependency=[tensor.file.name]
+        name="lambda_svc/bench/predict.proto", package="lambda_svc.bench", syntax="proto3",
+        dependency=[tensor.file.name],
     )
     message = file.message_type.add(name="Predict")
     entry = message.nested_type.add(name="InputsEntry")

@@ -54,5 +54,6 @@ def _run(options: DemoOptions, console: Console) -> int:
         show_rankings(client, offline, options.users, console)
         holds = prove(client, offline, console)
     if options.keep:
-        console.print(f"\nKept in {folder}. Serve it again: [bold]lambda-svc serve {folder}/service.yaml[/]", highlight=False)
+        again = f"[bold]lambda-svc serve {folder}/service.yaml[/]"
+        console.print(f"\nKept in {folder}. Serve it again: {again}", highlight=False)
     return 0 if holds else 1

@@ -1,4 +1,4 @@
-"""Step 6: every held-out row scored through the service, with the history of its moment, against the training framework."""
+"""Step 6: every held-out row scored through the service, with its moment's history, against the training framework."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ scenarios:
 
 @contextmanager
 def served(folder: Path, offline: Offline, console: Console) -> Iterator[RankingClient]:
-    """Serves what the offline job pushed; yields a connected client. Raises Unavailable when the server does not start."""
+    """Serves what the offline job pushed; yields a connected client. Raises Unavailable when no server starts."""
     heading(console, 4, "Load features and tables, start the server")
     offline.features.write(folder / "features")
     config = folder / "service.yaml"
@@ -53,7 +53,7 @@ def served(folder: Path, offline: Offline, console: Console) -> Iterator[Ranking
         with console.status("   starting"):
             port = _wait_ready(process)
         console.print(
-            f"   ready in {time.perf_counter() - started:.1f} s on port {port}: checksums verified, golden rows re-scored",
+            f"   ready in {time.perf_counter() - started:.1f} s on port {port}: checksums verified, golden rows scored",
             highlight=False,
         )
         with RankingClient(f"127.0.0.1:{port}") as client:
