@@ -21,10 +21,9 @@ def test_the_contract_holds_without_avx():
     # Emulated imports and assertion rewriting cost seconds each, so the run goes without what it does not need.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [ROOT, *sys.path])),
                    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    contract = str(Path(__file__).parent / "test_contract.py")
-    done = subprocess.run(
-        [QEMU, "-cpu", "Nehalem-v1", sys.executable, "-m", "pytest", "-v", "-x", "--assert=plain", "-p",
-         "no:cacheprovider", "-k", CHOSEN, contract], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    command = [QEMU, "-cpu", "Nehalem-v1", sys.executable, "-m", "pytest", "-v", "-x", "--assert=plain",
+               "-p", "no:cacheprovider", "-k", CHOSEN, str(Path(__file__).parent / "test_contract.py")]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[native-scalar] PASSED" in done.stdout
     assert "[native-avx2]" not in done.stdout
