@@ -2,6 +2,7 @@
 
     ModelsError
       CallerError                the caller's fault: an argument or a config that cannot be right
+        ConfigError              a training config cannot be right
         DatasetError             a dataset cannot be used as asked
         GraphError               a graph does not have the structure that a pass needs
       OperatingError             the world's fault: disk, network, a damaged or missing package
@@ -14,8 +15,8 @@
 """
 
 __all__ = [
-    "CallerError", "DatasetError", "ExportCheckError", "GraphError", "ModelsError", "OperatingError", "PackageError",
-    "PackageExistsError", "PackageMissingError", "ProgrammerError", "SourceUnavailableError",
+    "CallerError", "ConfigError", "DatasetError", "ExportCheckError", "GraphError", "ModelsError", "OperatingError",
+    "PackageError", "PackageExistsError", "PackageMissingError", "ProgrammerError", "SourceUnavailableError",
 ]
 
 
@@ -33,6 +34,10 @@ class OperatingError(ModelsError):
 
 class ProgrammerError(ModelsError):
     """Our own fault: a step's own check failed."""
+
+
+class ConfigError(CallerError):
+    """A training config cannot be right; lists every problem."""
 
 
 class DatasetError(CallerError):

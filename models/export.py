@@ -101,7 +101,7 @@ def export_saved_model(trained: Trained, directory: Path | str) -> Path:
     `directory`."""
     model = trained.model
 
-    @tf.function(input_signature=[input_specs()])
+    @tf.function(input_signature=[input_specs()], autograph=False)
     def predict(inputs):
         return {head: tf.sigmoid(logit) for head, logit in zip(HEADS, model(inputs), strict=True)}
 
@@ -117,7 +117,7 @@ def serving_function(trained: Trained):
     specs = {name: tf.TensorSpec([1, *spec.shape[1:]], spec.dtype, name=name) if _BY_NAME[name].side != "item" else spec
              for name, spec in input_specs().items()}
 
-    @tf.function(input_signature=[specs])
+    @tf.function(input_signature=[specs], autograph=False)
     def serve(inputs):
         return {head: tf.identity(score, name=head) for head, score in trained.model.serve(inputs).items()}
 

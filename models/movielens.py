@@ -96,7 +96,7 @@ def generated_dataset(
     dense."""
     if not 0 < ratings <= users * items // 2:
         most = users * items // 2
-        raise DatasetError(f"{ratings} ratings of {users} users, {items} items: expected 1 to {most}, half of all pairs")
+        raise DatasetError(f"{ratings} ratings of {users} users, {items} items: expected 1 to {most}, half the pairs")
     return Dataset(f"generated with seed {seed} ({why})", *generate(ratings, users, items, seed))
 
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -16,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from .baselines import baseline_aucs, past_means
-from .errors import DatasetError
+from .errors import ConfigError, DatasetError
 from .examples import Examples, build_vocabularies
 from .features import LIKED_FROM, RatedRows
 from .inputs import INPUTS
@@ -34,7 +35,10 @@ _PREDICT_ROWS = 8_192
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How to train. `oov_share`: the share of table ids replaced by the out-of-vocabulary row, to train that row."""
+    """How to train. `oov_share`: the share of table ids replaced by the out-of-vocabulary row, to train that row.
+
+    Raises ConfigError listing every problem.
+    """
 
     model: DinMmoeConfig = field(default_factory=DinMmoeConfig)
     epochs: int = 3
@@ -43,6 +47,18 @@ class TrainConfig:
     engaged_weight: float = 0.5
     oov_share: float = 0.015
     test_share: float = 0.2
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot train, all problems at once."""
+        problems = [f"{name} is {value}; expected 1 or more"
+                    for name, value in (("epochs", self.epochs), ("batch_rows", self.batch_rows)) if value < 1]
+        problems += [f"{name} is {value}; expected more than 0 and less than 1"
+                     for name, value in (("learning_rate", self.learning_rate), ("test_share", self.test_share))
+                     if not 0 < value < 1]
+        if not 0 <= self.oov_share < 1 or not self.engaged_weight >= 0:
+            problems.append("oov_share must be 0 or more and less than 1, engaged_weight 0 or more")
+        if problems:
+            raise ConfigError("; ".join(problems))
 
 
 @dataclass(frozen=True)
@@ -71,10 +87,14 @@ class Trained:
 
     def scores(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Probabilities {head: float32 [b]} of rating rows [b]."""
-        function = _predictor(self.model)
-        parts = [function(tensors(self.examples.batch(rows[start:start + _PREDICT_ROWS])))
+        parts = [self._predict(tensors(self.examples.batch(rows[start:start + _PREDICT_ROWS])))
                  for start in range(0, len(rows), _PREDICT_ROWS)]
         return {head: np.concatenate([part[i].numpy() for part in parts]) for i, head in enumerate(HEADS)}
+
+    @cached_property
+    def _predict(self):
+        return tf.function(lambda inputs: [tf.sigmoid(logit) for logit in self.model(inputs)],
+                           input_signature=[input_specs()], autograph=False)
 
 
 @dataclass(frozen=True)
@@ -140,14 +160,6 @@ def input_specs() -> dict[str, tf.TensorSpec]:
     return {entry.name: tf.TensorSpec(entry.shape, TENSOR_DTYPES[entry.dtype], name=entry.name) for entry in INPUTS}
 
 
-def _predictor(model: DinMmoe):
-    @tf.function(input_signature=[input_specs()])
-    def predict(inputs):
-        return [tf.sigmoid(logit) for logit in model(inputs)]
-
-    return predict
-
-
 def _fit(model: DinMmoe, examples: Examples, rows: np.ndarray, config: TrainConfig, rng: np.random.Generator,
          progress: Callable[[Progress], None]) -> None:
     steps = -(-len(rows) // config.batch_rows)
@@ -168,7 +180,7 @@ def _step(model: DinMmoe, config: TrainConfig, steps: int):
     weights = (1.0, config.engaged_weight)
     label_specs = [tf.TensorSpec([None], tf.float32)] * len(HEADS)
 
-    @tf.function(input_signature=[input_specs(), label_specs])
+    @tf.function(input_signature=[input_specs(), label_specs], autograph=False)
     def step(inputs, labels):
         with tf.GradientTape() as tape:
             logits = model(inputs, training=True)

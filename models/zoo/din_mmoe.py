@@ -14,19 +14,22 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
+from ..errors import ConfigError
+from ..inputs import AGE_BOUNDARIES, HOUR_BOUNDARIES, WEEKDAY_BOUNDARIES, YEAR_BOUNDARIES
+
 __all__ = ["HEADS", "DinMmoe", "DinMmoeConfig", "Rows"]
 
 HEADS = ("liked", "engaged")
 _RATING_CENTRE, _RATING_SCALE, _LIKED = 3.5, 1.5, 3.5
 _MEAN_PRIOR = 5.0
 _EPSILON = 1e-9
+_UNITS = ("attention_units", "expert_units", "tower_units")
 
 
 @dataclass(frozen=True)
 class DinMmoeConfig:
-    """Sizes. Rows of a table include its last one, the trained out-of-vocabulary row."""
+    """Sizes: dims of table rows, units of each layer. Raises ConfigError for sizes that make no model."""
 
-    history_length: int = 50
     item_dim: int = 16
     genre_dim: int = 8
     profile_dim: int = 4
@@ -34,13 +37,21 @@ class DinMmoeConfig:
     experts: int = 3
     expert_units: tuple[int, ...] = (64, 32)
     tower_units: tuple[int, ...] = (16,)
-    age_buckets: int = 8
-    year_buckets: int = 10
-    hour_buckets: int = 8
-    weekday_buckets: int = 7
     embedding_l2: float = 1e-4
     embedding_stddev: float = 0.02
     dropout: float = 0.2
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that make no model, all problems at once."""
+        sizes = {"item_dim": self.item_dim, "genre_dim": self.genre_dim, "profile_dim": self.profile_dim,
+                 "experts": self.experts, **{f"{name}[{i}]": unit for name in _UNITS
+                                             for i, unit in enumerate(getattr(self, name))}}
+        problems = [f"{name} is {size}; expected 1 or more" for name, size in sizes.items() if size < 1]
+        problems += [f"{name} is empty; expected at least one layer" for name in _UNITS if not getattr(self, name)]
+        if not 0 <= self.dropout < 1:
+            problems.append(f"dropout is {self.dropout}; expected 0 or more, and less than 1")
+        if problems:
+            raise ConfigError("; ".join(problems))
 
 
 class Rows(NamedTuple):
@@ -123,10 +134,10 @@ class DinMmoe(keras.Model):
         self.genre = PooledEmbedding(rows["genre"], c.genre_dim, c.embedding_stddev, name="genre")
         self.occupation = embedding("occupation", rows["occupation"], c.profile_dim)
         self.gender_occupation = embedding("gender_occupation", rows["gender_occupation"], c.profile_dim)
-        self.age = embedding("age", c.age_buckets, c.profile_dim)
-        self.year = embedding("year", c.year_buckets, c.profile_dim)
-        self.hour = embedding("hour", c.hour_buckets, c.profile_dim)
-        self.weekday = embedding("weekday", c.weekday_buckets, c.profile_dim)
+        self.age = embedding("age", len(AGE_BOUNDARIES) + 1, c.profile_dim)
+        self.year = embedding("year", len(YEAR_BOUNDARIES) + 1, c.profile_dim)
+        self.hour = embedding("hour", len(HOUR_BOUNDARIES) + 1, c.profile_dim)
+        self.weekday = embedding("weekday", len(WEEKDAY_BOUNDARIES) + 1, c.profile_dim)
         self.attention = TargetAttention(c.attention_units, name="attention")
         self.dropout = keras.layers.Dropout(c.dropout, name="dropout")
         self.expert_layers = [_mlp(c.expert_units, f"expert_{e}") for e in range(c.experts)]

@@ -10,16 +10,19 @@ import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
 
 from feature_store import Column, Extractor, FeatureCache
-from models.export import build, export, export_saved_model
+from models.errors import ConfigError
+from models.export import build, export, export_saved_model, serving_function
+from models.passes import captured_variables, cut, freeze
 from models.features import TestRequest
 from models.golden import GOLDEN_ROWS_MIN, UNKNOWN_IDS
 from models.inputs import SCHEMA, SLOTS
 from models.package import PackageExistsError, verify
 from models.stock import load_vocabularies, stock_inputs
 from models.tables import DEFAULT_ROW_KEY, DTYPE_KEY
-from models.train import evaluate, train
+from models.train import TrainConfig, evaluate, train
 from models.zoo import DinMmoe, DinMmoeConfig
 
 from .graph_session import GraphSession, run_graph
@@ -114,6 +117,12 @@ def test_the_graph_holds_no_table_and_no_variable(served, tiny_trained):
     assert placeholders == {i.name for i in served.manifest.graph.inputs}
 
 
+def test_every_attribute_is_one_of_its_op(served):
+    for node in served.graph_def.node:
+        known = {attr.name for attr in op_def_registry.get(node.op).attr}
+        assert set(node.attr) <= known, (node.name, node.op)
+
+
 def test_tables_hold_trained_rows_by_raw_id(served, tiny_package, tiny_trained):
     known, default = served.tables["item"]
     weights = tiny_trained.model.item.embeddings.numpy()
@@ -150,7 +159,7 @@ from models.inputs import INPUTS
 def digest():
     keras.utils.set_random_seed(7)
     tables = {"item": 30, "genre": 5, "occupation": 6, "gender_occupation": 7}
-    model = DinMmoe(tables, DinMmoeConfig())
+    model = DinMmoe(tables, DinMmoeConfig(attention_units=(4,), experts=1, expert_units=(4,), tower_units=(4,)))
     dtypes = {"f32": np.float32, "i64": np.int64, "i32": np.int32}
     model(tensors({e.name: np.zeros([1 if d is None else d for d in e.shape], dtypes[e.dtype]) for e in INPUTS}))
     graph = build(types.SimpleNamespace(model=model)).graph_def
@@ -170,9 +179,6 @@ def test_graph_bytes_do_not_depend_on_the_process(tiny_trained, capsys):
 
 
 def test_uncut_and_cut_agree_exactly(tiny_trained):
-    from models.export import serving_function
-    from models.passes import captured_variables, cut, freeze
-
     function = serving_function(tiny_trained)
     outputs = [f"{head}:0" for head in HEADS]
     variables, graph_def = captured_variables(function), function.graph.as_graph_def()
@@ -215,6 +221,13 @@ def test_the_stock_path_gives_the_same_scores(tiny_trained, served, tmp_path):
     for head, got in zip(HEADS, served.scores({**user, **context, **item}), strict=True):
         np.testing.assert_allclose(got, stock[head].numpy(), atol=1e-6, rtol=0)
         np.testing.assert_allclose(got, direct[head], atol=1e-6, rtol=0)
+
+
+def test_configs_are_checked_whole():
+    with pytest.raises(ConfigError, match="epochs is 0.*test_share is 1"):
+        TrainConfig(epochs=0, test_share=1)
+    with pytest.raises(ConfigError, match=r"item_dim is 0.*expert_units\[1\] is -1.*tower_units is empty.*dropout"):
+        DinMmoeConfig(item_dim=0, expert_units=(4, -1), tower_units=(), dropout=1)
 
 
 def test_training_learns_and_repeats(tiny_dataset, tiny_config, tiny_trained):

@@ -83,5 +83,5 @@ def test_generated_data_is_seeded_and_learnable():
 def test_bad_arguments_are_refused():
     with pytest.raises(DatasetError, match="expected 'auto'"):
         movielens.load("nope")
-    with pytest.raises(DatasetError, match="half of all pairs"):
+    with pytest.raises(DatasetError, match="half the pairs"):
         movielens.generated_dataset(100, 10, 10)

@@ -2,6 +2,9 @@
 
 import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -31,6 +34,13 @@ def redigest(body: dict) -> bytes:
 
     body = {k: v for k, v in body.items() if k != "manifest_sha256"}
     return canonical_json({**body, "manifest_sha256": hashlib.sha256(canonical_json(body)).hexdigest()})
+
+
+def test_what_serves_and_what_measures_loads_no_tensorflow():
+    names = "package push movielens generated moments metrics baselines features examples golden stock tables vocabulary"
+    code = f"import sys\nfor n in {names.split()!r}: __import__('models.' + n)\nassert 'tensorflow' not in sys.modules"
+    root = str(Path(__file__).resolve().parents[2])
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": root})
 
 
 def test_reads_back_what_was_written(package):

@@ -16,7 +16,9 @@ ROWS, DIM = 50, 3
 
 def concrete(function, *specs):
     """The concrete function whose result is the graph node `out`."""
-    return tf.function(lambda *a: tf.identity(function(*a), name="out"), input_signature=specs).get_concrete_function()
+    return tf.function(
+        lambda *a: tf.identity(function(*a), name="out"), input_signature=specs, autograph=False
+    ).get_concrete_function()
 
 
 def ids(name="ids", shape=(None,), dtype=tf.int64):
