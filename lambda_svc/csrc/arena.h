@@ -5,8 +5,8 @@
 // Ownership: a lease is reference counted. The request holds one reference and every tensor over the block holds
 // another, given up by the tensor's deallocator; the block goes back to the pool when the last is gone, since an
 // engine's output may alias a fed input. A leased block keeps its arena alive.
-// Layout: blocks are 64-byte aligned; size class c holds block_bytes * 2^(c/4) * (1 + (c%4)/4) bytes, so at most a
-// fifth of a new block is unused. Blocks of 2 MiB and more are mapped on their own, on huge pages where the host lets us.
+// Layout: blocks are 64-byte aligned; size class c holds block_bytes * 2^(c/4) * (1 + (c%4)/4) bytes, so that at most
+// a fifth of a new block is unused. Blocks of 2 MiB and more are mapped on their own, on huge pages where allowed.
 #pragma once
 
 #include <array>

@@ -49,7 +49,8 @@ std::shared_ptr<const T> from_capsule(nanobind::handle capsule, const char* name
   if (capsule.is_none()) return nullptr;
   void* pointer = PyCapsule_IsValid(capsule.ptr(), name) ? PyCapsule_GetPointer(capsule.ptr(), name) : nullptr;
   if (pointer == nullptr) {
-    throw PlanError(field, std::string("got ") + Py_TYPE(capsule.ptr())->tp_name + "; expected a capsule named " + name);
+    throw PlanError(field, std::string("got ") + Py_TYPE(capsule.ptr())->tp_name + "; expected a capsule named " +
+                               name);
   }
   return *static_cast<const std::shared_ptr<const T>*>(pointer);
 }

@@ -138,7 +138,7 @@ void Plan::add_scratch() {
   head_scores = add(Side::kItem, sizeof(float));
   for (std::size_t h = 1; h < heads(); ++h) add(Side::kItem, sizeof(float));
   rank_scores = add(Side::kItem, sizeof(double));
-  rank_keys = add(Side::kItem, sizeof(RankKey));
+  rank_keys = add(Side::kItem, 2 * sizeof(RankKey));
   order = add(Side::kItem, sizeof(std::uint32_t));
   formula_stack = add(Side::kUser, 0, spec_.formula->scratch_values() * sizeof(double));
 }

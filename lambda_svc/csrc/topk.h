@@ -14,9 +14,10 @@ struct RankKey {
   std::uint32_t index;
 };
 
-// Writes the indices of the best min(k, n) scores, best first, and returns how many; k = 0 means all. Whole ordering
-// costs n log n, the best k of many about n + k log k.
-std::size_t top_k(const double* scores /*[n]*/, std::size_t n, std::size_t k, RankKey* scratch /*[n]*/,
+// Writes the indices of the best min(k, n) scores, best first, and returns how many; k = 0 means all. Fewer than all
+// are selected first, then ordered among themselves. All are ordered by a radix sort, since the branches of a
+// comparison cannot be predicted.
+std::size_t top_k(const double* scores /*[n]*/, std::size_t n, std::size_t k, RankKey* scratch /*[2 n]*/,
                   std::uint32_t* out /*[min(k, n), or n when k is 0]*/);
 
 }  // namespace lambda_svc

@@ -21,7 +21,9 @@ std::vector<double> scores(const Formula& formula, const std::vector<float>& a, 
   return out;
 }
 
-double score(const std::string& text, float a = 0, float b = 0) { return scores(Formula(text, {"a"}, {"b"}), {a}, {b})[0]; }
+double score(const std::string& text, float a = 0, float b = 0) {
+  return scores(Formula(text, {"a"}, {"b"}), {a}, {b})[0];
+}
 
 }  // namespace
 

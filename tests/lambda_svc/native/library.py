@@ -12,7 +12,8 @@ from lambda_svc.session.tensorflow import find_library
 __all__ = ["TestLibrary"]
 
 ROOT = Path(__file__).parents[3]
-SOURCES = sorted(Path(__file__).parent.glob("[pf]*.cc")) + sorted(Path(__file__).parent.glob("[pf]*.h"))
+NAMES = ("probe_op.cc", "fake_capsules.cc", "probe_op.h", "fakes.h")
+SOURCES = [Path(__file__).with_name(name) for name in NAMES]
 
 
 class _Record(ctypes.Structure):
@@ -69,9 +70,7 @@ def _built() -> Path | None:
 
 def _compile(folder: Path) -> Path:
     target = folder / "liblambda_svc_test_library.so"
-    sources = [str(path) for path in SOURCES if path.suffix == ".cc" and path.name in ("probe_op.cc", "fake_capsules.cc")]
-    compiler = os.environ.get("CXX", "c++")
-    subprocess.run(
-        [compiler, "-std=c++20", "-O1", "-fPIC", "-shared", f"-I{ROOT}", *sources, "-o", str(target), "-ldl"], check=True
-    )
+    sources = [str(path) for path in SOURCES if path.suffix == ".cc"]
+    flags = ["-std=c++20", "-O1", "-fPIC", "-shared", f"-I{ROOT}"]
+    subprocess.run([os.environ.get("CXX", "c++"), *flags, *sources, "-o", str(target), "-ldl"], check=True)
     return target

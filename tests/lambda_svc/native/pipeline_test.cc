@@ -41,7 +41,8 @@ TEST(pipeline_feeds_every_kind_of_input) {
       CHECK(i == 0 || result.rank_scores[i - 1] >= result.rank_scores[i]);
       CHECK(((result.flags[i] & kCandidateUnknown) != 0) == (ids[at] < 0));
     }
-    CHECK(result.unknown_candidates == static_cast<std::size_t>(std::count_if(ids.begin(), ids.end(), [](auto id) { return id < 0; })));
+    const auto negative = std::count_if(ids.begin(), ids.end(), [](std::int64_t id) { return id < 0; });
+    CHECK(result.unknown_candidates == static_cast<std::size_t>(negative));
     CHECK(result.bytes_copied == 0);
     CHECK(!result.unknown_user);
   }

@@ -9,6 +9,9 @@ using namespace lambda_svc::test;
 
 namespace {
 
+const std::shared_ptr<const Formula> kOneHead =
+    std::make_shared<Formula>("x", std::vector<std::string>{"x"}, std::vector<std::string>{});
+
 template <class Change>
 void plan_with(Change change) {
   const Fixture fixture;
@@ -42,14 +45,14 @@ TEST(plan_names_the_input_that_does_not_fit) {
 }
 
 TEST(plan_checks_its_parts) {
-  CHECK_THROWS(PlanError, "inputs: got 7 for a graph with 8", plan_with([](PlanSpec& spec) { spec.inputs.pop_back(); }));
+  CHECK_THROWS(PlanError, "inputs: got 7 for a graph with 8",
+               plan_with([](PlanSpec& spec) { spec.inputs.pop_back(); }));
   CHECK_THROWS(PlanError, "slice_rows: got 100", plan_with([](PlanSpec& spec) { spec.slice_rows = 100; }));
   CHECK_THROWS(PlanError, "executable: got none", plan_with([](PlanSpec& spec) { spec.executable = nullptr; }));
-  CHECK_THROWS(PlanError, "tables[item]: got no rows", plan_with([](PlanSpec& spec) { spec.tables[0].rows = nullptr; }));
+  CHECK_THROWS(PlanError, "tables[item]: got no rows",
+               plan_with([](PlanSpec& spec) { spec.tables[0].rows = nullptr; }));
   CHECK_THROWS(PlanError, "formula: declares 1 heads for a graph with 2",
-               plan_with([](PlanSpec& spec) {
-                 spec.formula = std::make_shared<Formula>("x", std::vector<std::string>{"x"}, std::vector<std::string>{});
-               }));
+               plan_with([](PlanSpec& spec) { spec.formula = kOneHead; }));
 }
 
 TEST(plan_looks_the_same_rows_up_once) {
