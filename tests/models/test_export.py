@@ -159,7 +159,7 @@ from models.inputs import INPUTS
 def digest():
     keras.utils.set_random_seed(7)
     tables = {"item": 30, "genre": 5, "occupation": 6, "gender_occupation": 7}
-    model = DinMmoe(tables, DinMmoeConfig(attention_units=(4,), experts=1, expert_units=(4,), tower_units=(4,)))
+    model = DinMmoe(tables, DinMmoeConfig(attention_units=(4,), experts=2, expert_units=(4,), tower_units=(4,)))
     dtypes = {"f32": np.float32, "i64": np.int64, "i32": np.int32}
     model(tensors({e.name: np.zeros([1 if d is None else d for d in e.shape], dtypes[e.dtype]) for e in INPUTS}))
     graph = build(types.SimpleNamespace(model=model)).graph_def
