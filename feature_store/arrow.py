@@ -45,14 +45,14 @@ def arrow_type(feature: Feature) -> pa.DataType:
     scalar = _SCALARS[feature.dtype]
     if feature.is_ragged:
         return pa.list_(scalar)
-    return scalar if feature.kind == "single" else pa.list_(scalar, feature.width)
+    return scalar if feature.is_single else pa.list_(scalar, feature.width)
 
 
 def read_cells(feature: Feature, array: pa.Array | pa.ChunkedArray) -> Cells:
     """Flatten an Arrow array; null cells become the feature's default. Raises CellProblem."""
     array = _one_chunk(array)
     present = np.asarray(array.is_valid())
-    if feature.kind == "single":
+    if feature.is_single:
         row_offsets, flat = None, _scalars(feature, array)
         if not present.all():
             flat = flat.fill_null(pa.scalar(feature.default_values[0], flat.type))

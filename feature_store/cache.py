@@ -33,7 +33,7 @@ class FeatureCache:
     @classmethod
     def empty(cls, schema: Schema, side: Side) -> FeatureCache:
         """A cache without rows: every key is unknown and gets the defaults."""
-        features = schema.side(side)
+        features = schema.stored(side)
         columns = {feature.name: pa.nulls(0, arrow_type(feature)) for feature in features}
         return cls.from_arrow(schema, side, pa.table({"": pa.array([], pa.int64()), **columns}), key="")
 
@@ -53,7 +53,7 @@ class FeatureCache:
         Raises DataError naming the column, and the row and id where there is one; StorageError.
         """
         keys = read_keys(table, key)
-        features = schema.side(side)
+        features = schema.stored(side)
         optional = _known_names(features, request_only)
         cells = [read_column(feature, table, keys, feature.name in optional) for feature in features]
         parts = [_native_cells(feature, part) for feature, part in zip(features, cells, strict=True)]
@@ -123,7 +123,7 @@ def read_column(feature: Feature, table: pa.Table, keys: np.ndarray, optional: b
 
 def read_parquet(schema: Schema, side: Side, path: str | Path, key: str) -> pa.Table:
     """The columns of a Parquet file that the side needs. Raises DataError."""
-    wanted = {key, *(feature.name for feature in schema.side(side))}
+    wanted = {key, *(feature.name for feature in schema.stored(side))}
     try:
         with pq.ParquetFile(path) as file:
             return file.read(columns=[name for name in file.schema_arrow.names if name in wanted])

@@ -185,12 +185,15 @@ def _program(plan: SlotPlan) -> _core.SlotProgram:
 
 
 def _cache_columns(plan: SidePlan, side: Side, cache: FeatureCache) -> list[int]:
-    """The cache's column for each feature that a slot reads, -1 for the others. Raises SchemaError."""
+    """The cache's column for each feature that a slot reads, KEY_COLUMN for keys, -1 for the others. Raises SchemaError."""
     problems = [] if cache.side == side else [f"cache: holds side {cache.side!r}, expected {side!r}"]
     stored = {feature.name: (place, feature) for place, feature in enumerate(cache.features)}
     columns = [-1] * len(plan.features)
     for place in plan.used:
         feature = plan.features[place]
+        if feature.kind == "key":
+            columns[place] = _core.KEY_COLUMN
+            continue
         column, other = stored.get(feature.name, (-1, None))
         if other is None:
             problems.append(f"cache: feature {feature.name!r} is not stored{nearest(feature.name, list(stored))}")

@@ -165,7 +165,7 @@ class _Chain:
                           f"{nearest(transform.other, self.siblings)}")
             return
         other = self.schema.feature(transform.other)
-        if other.kind != "single" or other.dtype == "f32":
+        if not other.is_single or other.dtype == "f32":
             self._problem(f"feature {other.name!r} is {other.kind} {other.dtype}, must be single i64 or bytes")
         elif fine:
             crossed = (self.siblings.index(other.name), transform.seed)

@@ -109,7 +109,7 @@ class ReferenceCache:
             if number in rows:
                 raise DataError(f"id {number} stands again in row {row}; ids must be unique")
             rows[number] = {}
-        for feature in schema.side(side):
+        for feature in schema.stored(side):
             cells = read_column(feature, table, keys, feature.name in optional)
             for row, (number, values) in enumerate(zip(keys.tolist(), _rows(feature, cells, len(keys)), strict=True)):
                 rows[number][feature.name] = values if cells.present[row] else None
@@ -151,6 +151,10 @@ class ReferenceExtractor(SideFeatures):
             feature = self.features[place]
             if feature.name in columns:
                 cells[feature.name] = _rows(feature, columns[feature.name], len(numbers))
+                present += len(numbers)
+                continue
+            if feature.kind == "key":
+                cells[feature.name] = [[number] for number in numbers]
                 present += len(numbers)
                 continue
             stored = [self.cache.rows.get(number, {}).get(feature.name) for number in numbers]

@@ -17,11 +17,11 @@ import numpy as np
 from feature_store.errors import SchemaError
 
 Side = Literal["user", "item", "context"]
-Kind = Literal["single", "dense", "multi", "sequence"]
+Kind = Literal["single", "dense", "multi", "sequence", "key"]
 DType = Literal["f32", "i64", "bytes"]
 
 SIDES: tuple[Side, ...] = ("user", "item", "context")
-KINDS: tuple[Kind, ...] = ("single", "dense", "multi", "sequence")
+KINDS: tuple[Kind, ...] = ("single", "dense", "multi", "sequence", "key")
 DTYPE_CODES: dict[DType, int] = {"f32": 1, "i64": 2, "bytes": 3}
 WIDTH_MAX = 1 << 20
 """The most values that one cell may hold."""
@@ -88,8 +88,9 @@ class Feature:
         side: "user", "item" or "context".
         dtype: "f32", "i64" (the same 64 bits as a uint64 id) or "bytes" (any bytes, UTF-8 or not).
         kind: "single" (one value, travels as [rows]), "dense" (a vector, [rows, width]), "multi" (a bag of at most
-            `width` values, travels with row offsets), "sequence" (as multi, but ordered: its slot is padded).
-        width: dense: values a row; multi: the most values a row; sequence: its length; single: 1.
+            `width` values, travels with row offsets), "sequence" (as multi, but ordered: its slot is padded), "key" (the
+            row's own id: never stored, present for unknown keys too; travels as a single).
+        width: dense: values a row; multi: the most values a row; sequence: its length; single and key: 1.
         default: what a missing cell holds. single: one value; dense: one value for all places or `width` values;
             None means 0, 0.0 or b"". The default of multi and sequence is always the empty bag.
 
@@ -128,6 +129,11 @@ class Feature:
         return self.kind in ("multi", "sequence")
 
     @property
+    def is_single(self) -> bool:
+        """Whether rows hold exactly one value, so that the column travels as [rows]."""
+        return self.kind in ("single", "key")
+
+    @property
     def default_values(self) -> tuple[Any, ...]:
         """The default as `width` values (single: 1; multi and sequence: none)."""
         if self.is_ragged:
@@ -138,7 +144,9 @@ class Feature:
 
     def shape(self, rows: int) -> tuple[int, ...]:
         """The shape of a column of `rows` rows: [rows], [rows, width], or empty for a ragged feature."""
-        return {"single": (rows,), "dense": (rows, self.width)}.get(self.kind, ())
+        if self.is_single:
+            return (rows,)
+        return () if self.is_ragged else (rows, self.width)
 
     def problems(self) -> list[str]:
         """Everything wrong with this feature, each naming it."""
@@ -151,8 +159,10 @@ class Feature:
                 found.append(f"{label}: {field} is {getattr(self, field)!r}, must be one of {', '.join(allowed)}")
         if isinstance(self.width, bool) or not isinstance(self.width, int) or not 1 <= self.width <= WIDTH_MAX:
             found.append(f"{label}: width is {self.width!r}, must be a whole number from 1 to {WIDTH_MAX}")
-        elif self.kind == "single" and self.width != 1:
-            found.append(f"{label}: width is {self.width}, a single feature has width 1 (kind 'dense' is a vector)")
+        elif self.is_single and self.width != 1:
+            found.append(f"{label}: width is {self.width}, a {self.kind} feature has width 1 (kind 'dense' is a vector)")
+        if self.kind == "key" and (self.dtype != "i64" or self.default is not None):
+            found.append(f"{label}: a key is an id: its dtype must be i64 and it has no default, as it is never missing")
         return found or self._default_problems(label)
 
     def _default_problems(self, label: str) -> list[str]:
@@ -161,8 +171,8 @@ class Feature:
         if self.is_ragged:
             return [f"{label}: default must be None, a {self.kind} feature defaults to the empty bag"]
         values = self.default if isinstance(self.default, tuple) else (self.default,)
-        if isinstance(self.default, tuple) and (self.kind == "single" or len(values) != self.width):
-            wanted = "one value" if self.kind == "single" else f"one value or {self.width}"
+        if isinstance(self.default, tuple) and (self.is_single or len(values) != self.width):
+            wanted = "one value" if self.is_single else f"one value or {self.width}"
             return [f"{label}: default has {len(values)} values, must be {wanted}"]
         wrong = [value for value in values if not _is_value(self.dtype, value)]
         return [f"{label}: default {wrong[0]!r} is not of dtype {self.dtype}"] if wrong else []
@@ -225,6 +235,10 @@ class Schema:
         if side not in SIDES:
             raise SchemaError(f"side is {side!r}, must be one of {', '.join(SIDES)}")
         return tuple(feature for feature in self.features if feature.side == side)
+
+    def stored(self, side: Side) -> tuple[Feature, ...]:
+        """The features of one side that a cache holds: all but keys."""
+        return tuple(feature for feature in self.side(side) if feature.kind != "key")
 
     def to_json(self) -> dict[str, Any]:
         """The schema as JSON values."""

@@ -55,8 +55,8 @@ class FeatureSet:
     """What a demo needs to serve a dataset.
 
     Attributes:
-        users: `id` int64 and the schema's user features; each with his latest history.
-        items: `id` int64 and the schema's item features.
+        users: `id` int64 and the user features; each with his latest history.
+        items: `id` int64 and the item features that are stored.
         titles: item id to title; kept aside, no model input.
         requests: the test rows grouped by (user, timestamp), ascending.
     """
@@ -102,7 +102,6 @@ class RatedRows:
         self.users = _user_table(dataset, latest_histories(*columns))
         self.items = pa.table({
             "id": dataset.items["item_id"],
-            "movie_id": dataset.items["item_id"],
             "year": dataset.items["year"],
             "genres": dataset.items["genres"],
         })

@@ -99,7 +99,7 @@ def _user(rows: RatedRows, user_id: int, moment: int) -> dict:
 
 def _items(rows: RatedRows, ids: np.ndarray) -> list[dict]:
     places = np.searchsorted(rows.items["id"].to_numpy(), ids)
-    records = rows.items.take(pa.array(places)).drop_columns("id").to_pylist()
+    records = rows.items.take(pa.array(places)).rename_columns({"id": "movie_id"}).to_pylist()
     return [{name: _default(name) if value is None else value for name, value in r.items()} for r in records]
 
 

@@ -32,7 +32,7 @@ SCHEMA = Schema((
     Feature("history_rating", "user", "f32", "sequence", HISTORY_LENGTH),
     Feature("hour", "context", "f32", default=12.0),
     Feature("weekday", "context", "f32"),
-    Feature("movie_id", "item", "i64", default=-1),
+    Feature("movie_id", "item", "i64", "key"),
     Feature("year", "item", "f32", default=1995.0),
     Feature("genres", "item", "bytes", "multi", GENRES_MAX),
 ))

@@ -181,6 +181,7 @@ void init_program(SlotProgram* self, const std::tuple<std::string, int, int, std
 
 NB_MODULE(_core, m) {
   nb::register_exception_translator(translate_errors, nullptr);
+  m.attr("KEY_COLUMN") = kKeyColumn;
 
   nb::class_<CellArrays>(m, "CellArrays")
       .def("__init__",

@@ -104,6 +104,7 @@ struct Extractor::Tile {
   std::size_t start, n;
   const std::uint32_t* rows;  // [n] in the cache
   const ColumnView* columns;  // [features], or null
+  const std::int64_t* keys;   // [n]
   bool given(std::uint32_t feature) const noexcept { return columns != nullptr && columns[feature].given; }
 };
 
@@ -114,7 +115,13 @@ Extractor::Extractor(std::vector<FeatureSpec> features, std::vector<SlotProgram>
   if (!cache_ || cache_columns.size() != features_.size()) throw ProgrammerError("extractor: no cache or column map");
   for (std::size_t f = 0; f < features_.size(); ++f) {
     StoredColumn column{};
-    if (cache_columns[f] >= 0) {
+    is_key_.push_back(cache_columns[f] == kKeyColumn);
+    if (is_key_[f]) {
+      if (features_[f].dtype != DType::kI64 || features_[f].layout != Layout::kDense || features_[f].width != 1) {
+        throw ProgrammerError("extractor: feature '" + features_[f].name + "' is a key but not a single id");
+      }
+      used_.push_back(static_cast<std::uint32_t>(f));
+    } else if (cache_columns[f] >= 0) {
       const auto place = static_cast<std::size_t>(cache_columns[f]);
       if (place >= cache_->columns()) throw ProgrammerError("extractor: column map points outside the cache");
       column = cache_->column(place);
@@ -136,7 +143,9 @@ void Extractor::check(const SlotProgram& program) const {
   const auto require = [&program](bool ok, const char* what) {
     if (!ok) throw ProgrammerError("extractor: slot '" + program.spec.name + "': " + what);
   };
-  const auto stored = [this](std::uint32_t f) { return f < features_.size() && stored_[f].presence != nullptr; };
+  const auto stored = [this](std::uint32_t f) {
+    return f < features_.size() && (is_key_[f] || stored_[f].presence != nullptr);
+  };
   require(stored(program.load.feature), "feature has no column");
   const FeatureSpec& feature = features_[program.load.feature];
   const bool is_f32 = feature.dtype == DType::kF32, ragged = feature.layout == Layout::kRagged;
@@ -172,8 +181,8 @@ void Extractor::gather(const std::int64_t* keys, std::size_t n, const ColumnView
     if (outs[s].offsets != nullptr) outs[s].offsets[0] = 0;
   }
   for (std::size_t start = 0; start < n; start += kTileRows) {
-    const Tile tile{start, std::min(kTileRows, n - start), rows, columns};
-    cache_->find(keys + start, tile.n, rows);
+    const Tile tile{start, std::min(kTileRows, n - start), rows, columns, keys + start};
+    cache_->find(tile.keys, tile.n, rows);
     if (known != nullptr) {
       for (std::size_t i = 0; i < tile.n; ++i) known[start + i] = rows[i] != unknown;
     }
@@ -215,6 +224,10 @@ std::size_t Extractor::load(const Load& step, const Tile& tile, char* to, std::i
     if (is_bytes) load_dense(cells, true, size, step.hash_seed, tile.n, to);
     else std::memcpy(to, cells.values() + tile.start * feature.width * size, tile.n * feature.width * size);
     return tile.n * feature.width;
+  }
+  if (is_key_[step.feature]) {
+    std::memcpy(to, tile.keys, tile.n * sizeof(std::int64_t));
+    return tile.n;
   }
   const StoredColumn& column = stored_[step.feature];
   const StoredCells cells{column, tile.rows};
@@ -270,7 +283,7 @@ void Extractor::count(const Tile& tile, GatherStats& stats) const noexcept {
   for (std::size_t i = 0; i < tile.n; ++i) known += tile.rows[i] != unknown;
   for (const std::uint32_t f : used_) {
     stats.cells += tile.n;
-    if (tile.given(f)) {
+    if (tile.given(f) || is_key_[f]) {
       stats.cells_present += tile.n;
     } else if (stored_[f].all_present) {
       stats.cells_present += known;

@@ -54,9 +54,12 @@ struct SlotProgram {
   std::int64_t pad_i64 = 0;
 };
 
+inline constexpr std::int32_t kKeyColumn = -2;
+
 class Extractor final : public FeatureSource {
  public:
-  // cache_columns[f] is the column of features[f] in the cache, or -1 for a feature that no slot reads.
+  // cache_columns[f] is the column of features[f] in the cache, kKeyColumn when the feature is the key itself, or -1 for
+  // a feature that no slot reads.
   // Throws ProgrammerError when the parts do not fit together.
   Extractor(std::vector<FeatureSpec> features, std::vector<SlotProgram> programs, std::shared_ptr<const Cache> cache,
             std::vector<std::int32_t> cache_columns, Isa isa);
@@ -87,6 +90,7 @@ class Extractor final : public FeatureSource {
   std::vector<SlotSpec> slots_;
   std::shared_ptr<const Cache> cache_;
   std::vector<StoredColumn> stored_;     // by feature
+  std::vector<std::uint8_t> is_key_;     // by feature
   std::vector<std::uint32_t> used_;      // the features that slots read
   const Kernels* kernels_;
 };

@@ -187,3 +187,28 @@ def test_a_cache_of_another_side_is_refused(implementation, schema, slots, table
     cache = implementation.cache.from_arrow(schema, "item", table)
     with pytest.raises(fs.SchemaError, match="holds side 'item', expected 'user'"):
         implementation.extractor(schema, slots, "user", cache)
+
+
+def test_a_key_feature_is_the_row_id_itself(implementation):
+    features = (fs.Feature("id", "item", "i64", "key"), fs.Feature("shelf", "item", "i64", default=4))
+    schema = fs.Schema(features)
+    crosses = [fs.Slot("shelf_x_id", "shelf", (fs.Cross("id"),)), fs.Slot("id_x_shelf", "id", (fs.Cross("shelf"),))]
+    slots = [fs.Slot("id", "id"), *crosses]
+    table = pa.table({"id": pa.array([3, -1], pa.int64()), "shelf": pa.array([8, None], pa.int64())})
+    store = implementation.extractor(schema, slots, "item", implementation.cache.from_arrow(schema, "item", table))
+    keys = np.array([3, UNKNOWN, -1, -(1 << 63)] * 150)
+    got = store.gather(keys)
+    np.testing.assert_array_equal(got["id"].values, keys)
+    assert got.stats == fs.GatherStats(1200, 600 + 150)
+    assert got.known[:4].tolist() == [True, False, True, False]
+    shelves = {"shelf": fs.Column.of(schema.feature("shelf"), np.array([8, 4, 4, 4] * 150))}
+    np.testing.assert_array_equal(got["id_x_shelf"].values, store.gather(keys, shelves)["id_x_shelf"].values)
+    own = store.gather(keys, {"id": fs.Column.of(schema.feature("id"), keys + 1)})
+    np.testing.assert_array_equal(own["id"].values, keys + 1)
+    assert (own["shelf_x_id"].values != got["shelf_x_id"].values).all()
+
+
+def test_a_key_feature_needs_no_cache(implementation):
+    schema = fs.Schema((fs.Feature("id", "user", "i64", "key"),))
+    got = implementation.extractor(schema, [fs.Slot("id", "id")], "user").gather(np.array([7]))
+    assert got["id"].values.tolist() == [7] and got.stats == fs.GatherStats(1, 1)

@@ -34,7 +34,7 @@ SCHEMA = Schema((
     Feature("occupation", "user", "bytes"),
     Feature("history", "user", "i64", "sequence", HISTORY),
     Feature("hour", "context", "i64", default=12),
-    Feature("item", "item", "i64"),
+    Feature("item", "item", "i64", "key"),
     Feature("genres", "item", "bytes", "multi", 6),
     Feature("price", "item", "f32", "dense", 1, default=(1.0,)),
     Feature("vector", "item", "f32", "dense", 3),
@@ -122,7 +122,7 @@ class World:
 
     def item(self, item_id: int) -> dict:
         """Raw features of an item, the schema's defaults for an unknown one."""
-        unknown = {"item": 0, "genres": [], "price": np.float32([1.0]), "vector": np.zeros(3, np.float32)}
+        unknown = {"item": item_id, "genres": [], "price": np.float32([1.0]), "vector": np.zeros(3, np.float32)}
         return self.items.get(item_id, unknown)
 
     def score(self, user: dict, hour: int, items: list[dict]) -> dict[str, np.ndarray]:
