@@ -185,7 +185,7 @@ def _program(plan: SlotPlan) -> _core.SlotProgram:
 
 
 def _cache_columns(plan: SidePlan, side: Side, cache: FeatureCache) -> list[int]:
-    """The cache's column for each feature that a slot reads, KEY_COLUMN for keys, -1 for the others. Raises SchemaError."""
+    """The cache's column for each feature that slots read, KEY_COLUMN for keys, -1 otherwise. Raises SchemaError."""
     problems = [] if cache.side == side else [f"cache: holds side {cache.side!r}, expected {side!r}"]
     stored = {feature.name: (place, feature) for place, feature in enumerate(cache.features)}
     columns = [-1] * len(plan.features)

@@ -88,8 +88,8 @@ class Feature:
         side: "user", "item" or "context".
         dtype: "f32", "i64" (the same 64 bits as a uint64 id) or "bytes" (any bytes, UTF-8 or not).
         kind: "single" (one value, travels as [rows]), "dense" (a vector, [rows, width]), "multi" (a bag of at most
-            `width` values, travels with row offsets), "sequence" (as multi, but ordered: its slot is padded), "key" (the
-            row's own id: never stored, present for unknown keys too; travels as a single).
+            `width` values, travels with row offsets), "sequence" (as multi, but ordered: its slot is padded), "key"
+            (the row's own id: never stored, present for unknown keys too; travels as a single).
         width: dense: values a row; multi: the most values a row; sequence: its length; single and key: 1.
         default: what a missing cell holds. single: one value; dense: one value for all places or `width` values;
             None means 0, 0.0 or b"". The default of multi and sequence is always the empty bag.
@@ -160,9 +160,9 @@ class Feature:
         if isinstance(self.width, bool) or not isinstance(self.width, int) or not 1 <= self.width <= WIDTH_MAX:
             found.append(f"{label}: width is {self.width!r}, must be a whole number from 1 to {WIDTH_MAX}")
         elif self.is_single and self.width != 1:
-            found.append(f"{label}: width is {self.width}, a {self.kind} feature has width 1 (kind 'dense' is a vector)")
+            found.append(f"{label}: width is {self.width}, a {self.kind} feature has width 1 (a vector is 'dense')")
         if self.kind == "key" and (self.dtype != "i64" or self.default is not None):
-            found.append(f"{label}: a key is an id: its dtype must be i64 and it has no default, as it is never missing")
+            found.append(f"{label}: a key is an id: dtype must be i64, and no default as it is never missing")
         return found or self._default_problems(label)
 
     def _default_problems(self, label: str) -> list[str]:

@@ -58,8 +58,8 @@ inline constexpr std::int32_t kKeyColumn = -2;
 
 class Extractor final : public FeatureSource {
  public:
-  // cache_columns[f] is the column of features[f] in the cache, kKeyColumn when the feature is the key itself, or -1 for
-  // a feature that no slot reads.
+  // cache_columns[f] is the column of features[f] in the cache, kKeyColumn when the feature is the key itself, or -1
+  // for a feature that no slot reads.
   // Throws ProgrammerError when the parts do not fit together.
   Extractor(std::vector<FeatureSpec> features, std::vector<SlotProgram> programs, std::shared_ptr<const Cache> cache,
             std::vector<std::int32_t> cache_columns, Isa isa);
