@@ -37,7 +37,8 @@ def redigest(body: dict) -> bytes:
 
 
 def test_what_serves_and_what_measures_loads_no_tensorflow():
-    names = ["package", "push", "movielens", "metrics", "baselines", "features", "examples", "golden", "stock", "tables"]
+    names = ["package", "push", "movielens",
+             "metrics", "baselines", "features", "examples", "golden", "stock", "tables"]
     code = f"import sys\nfor n in {names!r}: __import__('models.' + n)\nassert 'tensorflow' not in sys.modules"
     root = str(Path(__file__).resolve().parents[2])
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": root})
