@@ -15,6 +15,7 @@ from lambda_svc.config import ScenarioConfig
 from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.request import SIDES, RequestSpec
 from lambda_svc.session.engine import LoadedGraph
+from lambda_svc.session.streams import Streams
 from models.package import GraphInput, Manifest
 from paramserver import Table
 
@@ -31,6 +32,7 @@ class LoadedModel:
     item_cache: FeatureCache | None
     tables: Mapping[str, Table]
     arena: Arena
+    streams: Streams
 
 
 @dataclass(frozen=True)

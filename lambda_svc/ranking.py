@@ -22,9 +22,11 @@ DEADLINE_S_MAX = 3600.0  # no ranking request waits longer, whatever its caller 
 class Ranking:
     """Ranks for every scenario it was given a plan for. Thread-safe."""
 
-    def __init__(self, plans: Mapping[str, ScenarioPlan], streams: int) -> None:
+    def __init__(self, plans: Mapping[str, ScenarioPlan]) -> None:
         self._plans = dict(plans)
-        self._admissions = {name: Admission(streams, plan.config.queue_max) for name, plan in self._plans.items()}
+        self._admissions = {
+            name: Admission(plan.model.streams, plan.config.queue_max) for name, plan in self._plans.items()
+        }
 
     def rank(self, message: pb.RankRequest, time_left_s: float | None) -> pb.RankResponse:
         """Scores and orders the candidates. `time_left_s`: the caller's deadline, None for the scenario's own.
@@ -64,8 +66,8 @@ class Ranking:
 
     def close(self) -> None:
         """Refuses whatever still waits for a stream; what runs goes on."""
-        for admission in self._admissions.values():
-            admission.close()
+        for plan in self._plans.values():
+            plan.model.streams.close()
 
     def stats(self) -> dict[str, AdmissionStats]:
         """Admission counters by scenario."""

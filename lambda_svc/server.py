@@ -50,7 +50,7 @@ class RankingServer:
     """
 
     def __init__(self, config: ServiceConfig, plans: dict[str, ScenarioPlan]) -> None:
-        self.ranking = Ranking(plans, config.engine.streams)
+        self.ranking = Ranking(plans)
         self._drain_s = config.server.drain_s
         self._health = health.HealthServicer()
         limit = config.server.message_bytes_max

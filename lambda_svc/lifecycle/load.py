@@ -10,6 +10,7 @@ from lambda_svc.config import FeatureFile, ServiceConfig
 from lambda_svc.errors import PackageRejected
 from lambda_svc.plan import LoadedModel, extractors_for
 from lambda_svc.session.engine import GraphSignature, TensorSpec
+from lambda_svc.session.streams import Streams
 from lambda_svc.session.tensorflow import TensorFlowEngine
 from models.package import Manifest
 from paramserver import ParamServerError, Table
@@ -30,7 +31,7 @@ def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: A
         raise PackageRejected(f"{manifest.model} version {manifest.version}: {error}") from error
     engine = TensorFlowEngine(intra_op_threads=config.engine.intra_op_threads)
     graph = engine.load((folder / manifest.graph.file).read_bytes(), _signature(manifest))
-    return LoadedModel(manifest, graph, extractors, caches["item"], tables, arena)
+    return LoadedModel(manifest, graph, extractors, caches["item"], tables, arena, Streams(config.engine.streams))
 
 
 def _cache(manifest: Manifest, side: str, file: FeatureFile | None) -> FeatureCache | None:

@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lambda_svc.errors import ConfigError, DeadlineExceeded
+from lambda_svc.errors import ConfigError, DeadlineExceeded, Unavailable
 
 __all__ = ["StreamStats", "Streams"]
+
+
+DRAINING = "the server is draining; ask another replica"
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Streams:
         self._free = deque(range(streams))
         self._queue: deque[_Waiter] = deque()
         self._streams = streams
+        self._closed = False
         self._acquired = self._waited = self._wait_us_total = self._wait_us_max = self._expired = 0
 
     @contextmanager
@@ -53,13 +57,25 @@ class Streams:
         """Occupies a lane and yields its number.
 
         `deadline_ns` is on time.monotonic_ns(), 0 none. Raises DeadlineExceeded when no lane came free in time; a
-        deadline that has already passed never gets a lane.
+        deadline that has already passed never gets a lane. Raises Unavailable once closed.
         """
         lane = self._take(deadline_ns)
         try:
             yield lane
         finally:
             self._give(lane)
+
+    @property
+    def idle(self) -> bool:
+        """Whether a lane is free at this moment."""
+        return bool(self._free)
+
+    def close(self) -> None:
+        """Hands out no more lanes and wakes whoever waits, with Unavailable; what runs goes on."""
+        with self._lock:
+            self._closed = True
+            for waiter in self._queue:
+                waiter.ready.set()
 
     def stats(self) -> StreamStats:
         """A snapshot of the counters; waits in microseconds."""
@@ -81,6 +97,8 @@ class Streams:
             if deadline_ns and start_ns >= deadline_ns:
                 self._expired += 1
                 raise DeadlineExceeded("the deadline had passed before a stream was asked for")
+            if self._closed:
+                raise Unavailable(DRAINING)
             if self._free:
                 self._acquired += 1
                 return self._free.popleft()
@@ -96,6 +114,8 @@ class Streams:
             self._wait_us_max = max(self._wait_us_max, wait_us)
             if waiter.lane is None:
                 self._queue.remove(waiter)
+                if self._closed:
+                    raise Unavailable(DRAINING)
                 self._expired += 1
                 raise DeadlineExceeded(f"no stream of {self._streams} came free within {wait_us} us")
             self._acquired += 1

@@ -9,6 +9,7 @@ import pytest
 
 from lambda_svc.admission import Admission
 from lambda_svc.errors import DeadlineExceeded, ResourceExhausted, Unavailable
+from lambda_svc.session.streams import Streams
 
 
 def soon(seconds: float) -> int:
@@ -44,7 +45,7 @@ def wait_until_waiting(admission: Admission, count: int) -> None:
 
 
 def test_waiters_are_admitted_in_order_of_arrival():
-    admission, order = Admission(streams=1, queue_max=8), []
+    admission, order = Admission(Streams(1), queue_max=8), []
     first = Holder(admission, "first", order)
     assert first.inside.wait(10)
     rest = []
@@ -59,7 +60,7 @@ def test_waiters_are_admitted_in_order_of_arrival():
 
 
 def test_beyond_the_bound_is_refused_at_once():
-    admission, order = Admission(streams=1, queue_max=1), []
+    admission, order = Admission(Streams(1), queue_max=1), []
     running = Holder(admission, "running", order)
     assert running.inside.wait(10)
     waiting = Holder(admission, "waiting", order)
@@ -74,7 +75,7 @@ def test_beyond_the_bound_is_refused_at_once():
 
 
 def test_a_deadline_that_passes_in_the_queue_expires_there():
-    admission = Admission(streams=1, queue_max=4)
+    admission = Admission(Streams(1), queue_max=4)
     holder = Holder(admission, "holder", [])
     assert holder.inside.wait(10)
     started = time.monotonic()
@@ -90,19 +91,20 @@ def test_a_deadline_that_passes_in_the_queue_expires_there():
 
 
 def test_expired_work_never_runs_even_on_an_idle_server():
-    admission = Admission(streams=4, queue_max=4)
+    admission = Admission(Streams(4), queue_max=4)
     with pytest.raises(DeadlineExceeded):
         with admission.admit(time.monotonic_ns() - 1):
             pytest.fail("must not be admitted")
 
 
 def test_closing_refuses_the_queue_and_lets_the_running_finish():
-    admission, order = Admission(streams=1, queue_max=4), []
+    streams, order = Streams(1), []
+    admission = Admission(streams, queue_max=4)
     running = Holder(admission, "running", order)
     assert running.inside.wait(10)
     waiting = Holder(admission, "waiting", order)
     wait_until_waiting(admission, 1)
-    admission.close()
+    streams.close()
     assert waiting.inside.wait(10)
     assert isinstance(waiting.error, Unavailable)
     running.release.set()
@@ -110,8 +112,23 @@ def test_closing_refuses_the_queue_and_lets_the_running_finish():
     assert running.error is None and order == ["running"]
 
 
+def test_scenarios_of_one_model_share_its_streams_but_not_their_queues():
+    streams = Streams(1)
+    one, other = Admission(streams, queue_max=0), Admission(streams, queue_max=1)
+    running = Holder(one, "running", [])
+    assert running.inside.wait(10)
+    waiting = Holder(other, "waiting", [])
+    wait_until_waiting(other, 1)
+    with pytest.raises(ResourceExhausted):
+        with one.admit(soon(30)):
+            pytest.fail("must not be admitted")
+    running.release.set(), waiting.release.set()
+    waiting.join(10)
+    assert other.stats().admitted == 1 and one.stats().refused == 1
+
+
 def test_a_failing_run_gives_its_place_back():
-    admission = Admission(streams=1, queue_max=0)
+    admission = Admission(Streams(1), queue_max=0)
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
             with admission.admit(soon(5)):
@@ -120,7 +137,7 @@ def test_a_failing_run_gives_its_place_back():
 
 
 def test_never_more_than_the_streams_run_at_once():
-    admission, lock = Admission(streams=3, queue_max=100), threading.Lock()
+    admission, lock = Admission(Streams(3), queue_max=100), threading.Lock()
     inside, most, barrier = 0, 0, threading.Barrier(16)
 
     def work() -> None:
