@@ -71,7 +71,7 @@ class ScenarioConfig(_Frozen):
     unknown_candidates: Literal["score", "refuse"] = "score"
     queue_max: Annotated[int, Field(ge=0, le=100_000)] = 64
     deadline_ms: Annotated[float, Field(gt=0, le=3_600_000)] = 1_000.0
-    slice_rows: Annotated[int, Field(ge=64, le=1_000_000, multiple_of=64)] = 512
+    slice_rows: Annotated[int, Field(ge=64, le=1_000_000, multiple_of=64)] = 256
 
     @field_validator("formula_inputs")
     @classmethod
