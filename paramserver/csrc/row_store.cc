@@ -17,6 +17,7 @@ int shift_of(std::uint64_t rows_hint, std::size_t row_bytes) {
 RowStore::RowStore(std::size_t row_bytes, std::uint64_t rows_hint, bool huge_pages)
     : row_bytes_(row_bytes),
       prefetch_bytes_(std::min(row_bytes, kPrefetchBytesMax)),
+      tail_(row_bytes % 64 != 0),
       first_shift_(shift_of(rows_hint, row_bytes)),
       first_rows_(RowNumber{1} << first_shift_),
       huge_pages_(huge_pages) {

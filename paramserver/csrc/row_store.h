@@ -33,7 +33,7 @@ class RowStore {
 
   void prefetch(const std::byte* row) const noexcept {
     for (std::size_t byte = 0; byte < prefetch_bytes_; byte += 64) __builtin_prefetch(row + byte);
-    __builtin_prefetch(row + row_bytes_ - 1);
+    if (tail_) __builtin_prefetch(row + row_bytes_ - 1);
   }
 
   // A row that nobody else holds. Throws MemoryExhausted.
@@ -52,6 +52,8 @@ class RowStore {
   const std::size_t row_bytes_;
   // Long rows are left to the hardware prefetcher past this: more would push other rows out of L1.
   const std::size_t prefetch_bytes_;
+  // Rows that are no multiple of a cache line may end in one that the loop above has not named.
+  const bool tail_;
   const int first_shift_;
   const RowNumber first_rows_;
   const bool huge_pages_;
