@@ -8,6 +8,8 @@ The model is the demo's DIN MMoE on MovieLens features. Per round and candidate 
 * stock: a Predict message with user features tiled by the client, parsed into arrays, Python session, uncut model;
   the message is serialized beforehand, so building it costs nothing here.
 
+* rpc: a health check on the same server: what a unary call through Python gRPC costs when nothing is done.
+
 `overhead_ms` is served minus bare in the same round. `outside_engine_ms` is the client's time minus the server's own
 `run` stage: the same thing without the noise of the model. `busy_p99_ratio` is the p99 beside one thread that only
 computes in Python in the server, over the p99 without, in turn.
@@ -39,6 +41,7 @@ __all__ = ["run"]
 BASE_MS, PER_CANDIDATE_MS = 0.6, 0.0002
 BUSY_RATIO = 1.5
 STOCK_METHOD = "/lambda_svc.bench.Stock/Predict"
+HEALTH_METHOD = "/grpc.health.v1.Health/Check"
 
 
 class Child:
@@ -92,7 +95,8 @@ def run(quick: bool) -> list[Figure]:
         client = stack.enter_context(RankingClient(server.target))
         options = [("grpc.max_send_message_length", 256 << 20)]
         channel = stack.enter_context(grpc.insecure_channel(stock.target, options))
-        bench = RankBench(folder, client, channel.unary_unary(STOCK_METHOD))
+        health = stack.enter_context(grpc.insecure_channel(server.target)).unary_unary(HEALTH_METHOD)
+        bench = RankBench(folder, client, channel.unary_unary(STOCK_METHOD), lambda: health(b""))
         figures = [item for count in COUNTS for item in bench.figures(count, rounds, calls)]
         return figures + busy_figures(bench, server, 3 if quick else 10, 40 if quick else 200)
 
@@ -100,8 +104,9 @@ def run(quick: bool) -> list[Figure]:
 class RankBench:
     """The three variants over one set-up."""
 
-    def __init__(self, folder: Path, client: RankingClient, stock: Callable[[bytes], bytes]) -> None:
-        self._folder, self._client, self._stock = folder, client, stock
+    def __init__(self, folder: Path, client: RankingClient, stock: Callable[[bytes], bytes],
+                 check_health: Callable[[], bytes]) -> None:
+        self._folder, self._client, self._stock, self._check_health = folder, client, stock, check_health
         repository = folder / "repository"
         model = read_model(repository)
         self._package = version_dir(repository, model, list_versions(repository, model)[-1])
@@ -132,6 +137,7 @@ class RankBench:
             "served": lambda: statistics.median(served() for _ in range(calls)),
             "bare": lambda: _median_ms(lambda: [self._bare.run(part, rows) for part, rows in slices], calls),
             "stock": lambda: _median_ms(lambda: self._stock(message), calls),
+            "rpc": lambda: _median_ms(self._check_health, calls),
         }
         return _figures(interleave(variants, rounds), outside[calls:], count, calls)
 
@@ -162,6 +168,7 @@ def _figures(samples: Interleaved, outside: list[float], count: int, calls: int)
         figure(f"rank.served_ms/{at}", samples.samples["served"], "ms", better="lower"),
         figure(f"rank.bare_ms/{at}", samples.samples["bare"], "ms", better="lower"),
         figure(f"rank.stock_ms/{at}", samples.samples["stock"], "ms", better="lower"),
+        figure(f"rank.empty_rpc_ms/{at}", samples.samples["rpc"], "ms", better="lower"),
         figure(f"rank.overhead_ms/{at}", overhead, "ms", better="lower", of="bare", target=target),
         figure(f"rank.outside_engine_ms/{at}", per_round, "ms", better="lower", target=target),
         figure(f"rank.stock_over_served/{at}", samples.ratios("stock", "served"), "x", of="served"),
