@@ -37,7 +37,8 @@ class Admission:
     def admit(self, deadline_ns: int) -> Iterator[int]:
         """Occupies a stream until the block ends and yields its number; `deadline_ns` is on time.monotonic_ns.
 
-        Raises DeadlineExceeded when it passes first, ResourceExhausted when the queue is full, Unavailable while draining.
+        Raises DeadlineExceeded when it passes first, ResourceExhausted when the queue is full, Unavailable while
+        draining.
         """
         with ExitStack() as stack:
             lane = self._enter(stack, deadline_ns)
