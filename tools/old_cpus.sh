@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs the C++ test binaries of the stores on emulated older CPUs: the dispatch must fall back, never end in SIGILL.
-# TensorFlow itself needs AVX, so the service's own binary is run on the newest of them only.
+# TensorFlow itself needs AVX, so the service's own binary is run on the newest of them only. Then the Python suites of
+# both stores run whole on the oldest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 make native-tests > /dev/null
@@ -13,4 +14,9 @@ for cpu in Nehalem-v1 SandyBridge-v1 Haswell; do
     qemu-x86_64 -cpu "$cpu" "$binary"
     echo "old-cpus: ${name}_test passes on $cpu in $((SECONDS - started)) s"
   done
+done
+for name in paramserver feature_store; do
+  started=$SECONDS
+  qemu-x86_64 -cpu Nehalem-v1 .venv/bin/python -m pytest -q -p no:cacheprovider -k "not old_cpu" "tests/$name"
+  echo "old-cpus: tests/$name passes on Nehalem-v1 in $((SECONDS - started)) s"
 done
