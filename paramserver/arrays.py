@@ -6,20 +6,22 @@ import numpy as np
 
 from paramserver.errors import ArrayError, IdError, OptionError
 
-__all__ = ["BATCH_IDS_MAX", "POOLINGS", "as_default_row", "as_ids", "as_offsets", "as_rows", "as_weights",
-           "check_options", "out_kind", "out_rows", "out_status", "pooling"]
+__all__ = ["BATCH_IDS_MAX", "DIM_MAX", "POOLINGS", "ROWS_MAX", "as_default_row", "as_ids", "as_offsets", "as_rows",
+           "as_weights", "check_options", "out_kind", "out_rows", "out_status", "pooling"]
 
 POOLINGS = ("sum", "mean", "sqrtn")
 #: int32 offsets end at the number of ids.
 BATCH_IDS_MAX = 2**31 - 1
-_DIM_MAX = 4096
-_ROWS_MAX = 2**40
+#: Numbers in a row.
+DIM_MAX = 4096
+#: What rows_hint may ask for.
+ROWS_MAX = 2**40
 _OUT_KINDS = {"float32": 0, "float16": 1, "bfloat16": 2}
 
 
 def check_options(dim: int, dtype: str, rows_hint: int) -> None:
     """Raise OptionError unless dim is 1 to 4096, dtype "f32" or "f16" and rows_hint 0 to 2**40."""
-    for name, value, low, high in (("dim", dim, 1, _DIM_MAX), ("rows_hint", rows_hint, 0, _ROWS_MAX)):
+    for name, value, low, high in (("dim", dim, 1, DIM_MAX), ("rows_hint", rows_hint, 0, ROWS_MAX)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
             raise OptionError(f"{name} is {value!r}, expected an integer from {low} to {high}")
     if dtype not in ("f32", "f16"):
@@ -48,7 +50,10 @@ def as_ids(ids: Any) -> np.ndarray:
 
 
 def _ids_of_sequence(ids: Any) -> np.ndarray:
-    array = np.asarray(ids)
+    try:
+        array = np.asarray(ids)
+    except ValueError as error:
+        raise IdError(f"ids is no flat sequence of integers ({error}), expected int64 or uint64 [n]") from error
     return array.astype(np.int64) if array.size == 0 and isinstance(ids, (list, tuple)) else array
 
 
@@ -96,7 +101,8 @@ def out_rows(out: Any, n: int, dim: int) -> np.ndarray:
     of that shape, contiguous and writable; ArrayError otherwise, because a converted copy would be lost."""
     if out is None:
         return np.empty((n, dim), np.float32)
-    if not isinstance(out, np.ndarray) or out.dtype.name not in _OUT_KINDS:
+    # A big-endian dtype has the same name.
+    if not isinstance(out, np.ndarray) or out.dtype.name not in _OUT_KINDS or not out.dtype.isnative:
         raise ArrayError(f"out has dtype {_dtype_of(out)}, expected float32, float16 or bfloat16")
     _expect_in_place("out", out, (n, dim))
     return out
