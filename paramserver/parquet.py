@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from paramserver.arrays import DIM_MAX, ROWS_MAX
 from paramserver.errors import (
     DuplicateIdError,
     RowValueError,
@@ -71,8 +72,13 @@ def load(table_class: type, path: str | Path, name: str | None = None, dtype: st
         schema = file.schema_arrow
         _check_schema(path, schema, id_column, row_column)
         dim, default_row = _dim_and_default(path, file, row_column)
-        table = table_class(path.stem if name is None else name, dim, rows_hint=file.metadata.num_rows,
-                            dtype=dtype or _dtype_of(path, schema, row_column), default_row=default_row)
+        dtype = _dtype_of(path, schema, row_column) if dtype is None else dtype
+        rows_hint = min(max(file.metadata.num_rows, 0), ROWS_MAX)
+        try:
+            table = table_class(path.stem if name is None else name, dim, rows_hint=rows_hint, dtype=dtype,
+                                default_row=default_row)
+        except RowValueError as error:
+            raise TableValueError(f"{path}: metadata {DEFAULT_ROW_KEY.decode()}: {error}") from error
         first = 0
         batch_rows = max(1, BATCH_BYTES // (4 * dim))
         for batch in file.iter_batches(batch_size=batch_rows, columns=[id_column, row_column]):
@@ -127,18 +133,19 @@ def _dim_and_default(path: Path, file: pq.ParquetFile, row_column: str) -> tuple
     if pa.types.is_fixed_size_list(row_type):
         dim = row_type.list_size
     else:
-        dim = _first_length(file, row_column) or (0 if default_row is None else len(default_row))
+        dim = _first_length(path, file, row_column) or (0 if default_row is None else len(default_row))
     if dim == 0:
         raise TableSchemaError(f"{path}: column {row_column!r} is {row_type} without elements: the dim is unknown")
+    if dim > DIM_MAX:
+        raise TableSchemaError(f"{path}: column {row_column!r} has {dim} elements a row, expected at most {DIM_MAX}")
     if raw is not None and (default_row is None or len(default_row) != dim):
         raise TableSchemaError(f"{path}: metadata {DEFAULT_ROW_KEY.decode()} has {len(raw)} bytes, expected {4 * dim}")
     return dim, default_row
 
 
-def _first_length(file: pq.ParquetFile, row_column: str) -> int:
+def _first_length(path: Path, file: pq.ParquetFile, row_column: str) -> int:
     for batch in file.iter_batches(batch_size=1, columns=[row_column]):
-        row = batch.column(0)[0].as_py()
-        return 0 if row is None else len(row)
+        return int(_row_lengths(_Place(path, "", row_column, 0), batch.column(0))[0])
     return 0
 
 
@@ -159,11 +166,15 @@ def _ids_of(where: _Place, column: pa.Array) -> np.ndarray:
     return ids if ids.dtype == np.uint64 else ids.astype(np.int64, copy=False)
 
 
-def _rows_of(where: _Place, column: pa.Array, dim: int) -> np.ndarray:
+def _row_lengths(where: _Place, column: pa.Array) -> np.ndarray:
     if column.null_count:
         i = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
         raise TableNullError(f"{where.of(where.row_column, i)} is null: leave the id out instead")
-    lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
+    return pc.list_value_length(column).to_numpy(zero_copy_only=False)
+
+
+def _rows_of(where: _Place, column: pa.Array, dim: int) -> np.ndarray:
+    lengths = _row_lengths(where, column)
     if np.any(lengths != dim):
         i = int(np.argmax(lengths != dim))
         raise TableSchemaError(f"{where.of(where.row_column, i)} has {lengths[i]} elements, expected {dim} as before")
@@ -211,7 +222,8 @@ def _duplicate(where: _Place, ids: np.ndarray) -> DuplicateIdError:
 def _file_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    # pyarrow decodes the names of a damaged file's columns as UTF-8.
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise TableFileError(f"{path}: {error}") from error
 
 

@@ -7,6 +7,7 @@ import pytest
 from paramserver import Table, parquet
 from paramserver.errors import (
     DuplicateIdError,
+    OptionError,
     TableFileError,
     TableNullError,
     TableSchemaError,
@@ -101,6 +102,10 @@ BAD = {
     "infinity": (dict(ids=[1], rows=pa.array([[1e300, 2.0]])), TableValueError, r"row 0 \(id 1\) holds NaN, infinity"),
     "too large": (dict(ids=[1], rows=[[7e4, 2]], metadata={b"lambda_svc.dtype": b"f16"}), TableValueError, "for f16"),
     "duplicate": (dict(ids=[4, 5, 4], rows=[[1, 2]] * 3), DuplicateIdError, "column 'id', row 2 repeats id 4"),
+    "null first row": (dict(ids=[1, 2], rows=pa.array([None, [1.0]])), TableNullError, "column 'row', row 0 is null"),
+    "too wide": (dict(ids=[1], rows=pa.array([[0.0] * 4097])), TableSchemaError, "'row' has 4097 elements a row"),
+    "default row of nan": (dict(ids=[1], rows=[[1, 2]], metadata={b"lambda_svc.default_row": b"\xff" * 8}),
+                           TableValueError, "metadata lambda_svc.default_row: default_row.*element 0 is -?nan"),
     "dtype": (dict(ids=[1], rows=[[1, 2]], metadata={b"lambda_svc.dtype": b"f8"}), TableSchemaError, "dtype is b'f8'"),
     "default row": (dict(ids=[1], rows=[[1, 2]], metadata={b"lambda_svc.default_row": b"1234"}), TableSchemaError,
                     "default_row has 4 bytes, expected 8"),
@@ -115,6 +120,13 @@ def test_bad_files_are_refused_by_name(tmp_path, table_class, what):
     with pytest.raises(error, match=message) as caught:
         table_class.load(path)
     assert str(path) in str(caught.value)
+
+
+def test_an_asked_dtype_is_checked_like_an_option(tmp_path):
+    path = write(tmp_path / "t.parquet", [1], [[1, 2]])
+    for dtype in ("f8", ""):
+        with pytest.raises(OptionError, match="expected 'f32' or 'f16'"):
+            Table.load(path, dtype=dtype)
 
 
 def test_files_that_cannot_be_read(tmp_path):
