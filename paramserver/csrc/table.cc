@@ -101,8 +101,10 @@ std::uint64_t Table::erase(const std::int64_t* ids, std::size_t n) {
     for (std::size_t i = first; i < end; ++i) __builtin_prefetch(owned_index_->home(ids[i]), 1);
     for (std::size_t i = first; i < end; ++i) removed += remove(ids[i]);
   }
-  // Deleted slots lengthen every probe for an unknown id; a table of mostly deleted ones is built anew.
-  if (owned_index_->taken() > 1024 && owned_index_->taken() / 4 > size()) rebuild(size());
+  // Deleted slots lengthen every probe for an unknown id; an index of mostly deleted ones is built anew. Building reads
+  // the whole index, so an index that is nearly empty (a large rows_hint) is left alone: its probes are short.
+  const std::uint64_t taken = owned_index_->taken();
+  if (taken > 1024 && taken / 4 > size() && taken > owned_index_->capacity() / 8) rebuild(size());
   return removed;
 }
 
@@ -118,17 +120,14 @@ bool Table::put(std::int64_t id, const float* row) {
 #endif
   const auto* bytes = reinterpret_cast<const std::byte*>(row);
   kernels_.copy[0][static_cast<int>(stored_)](&bytes, 1, dim_, rows_.at(number));
+  const bool added = state < IdIndex::kFirstRow;
+  if (!added && state - IdIndex::kFirstRow != number) retire(state - IdIndex::kFirstRow);
   if (state == IdIndex::kEmpty) {
     owned_index_->insert(slot, id, number);
   } else {
     slot.state.store(number + IdIndex::kFirstRow, std::memory_order_seq_cst);
   }
-  const bool added = state < IdIndex::kFirstRow;
-  if (added) {
-    live_.store(size() + 1, std::memory_order_relaxed);
-  } else if (state - IdIndex::kFirstRow != number) {
-    retired_rows_.push_back({state - IdIndex::kFirstRow, gate_.turn()});
-  }
+  if (added) live_.store(size() + 1, std::memory_order_relaxed);
   return added;
 }
 
@@ -136,17 +135,22 @@ bool Table::remove(std::int64_t id) {
   IdIndex::Slot& slot = owned_index_->place(id);
   const std::uint64_t state = slot.state.load(std::memory_order_relaxed);
   if (state < IdIndex::kFirstRow) return false;
+  retire(state - IdIndex::kFirstRow);
   slot.state.store(IdIndex::kDeleted, std::memory_order_seq_cst);
-  retired_rows_.push_back({state - IdIndex::kFirstRow, gate_.turn()});
   live_.store(size() - 1, std::memory_order_relaxed);
   return true;
 }
 
+// Queues a row that the caller unpublishes next. The queue grows first, because growing may fail and a publication
+// cannot be taken back; only the caller moves the turn on, so it is the same before and after.
+void Table::retire(RowNumber row) { retired_rows_.push_back({row, gate_.turn()}); }
+
 void Table::rebuild(std::uint64_t rows) {
   auto next = std::make_unique<IdIndex>(std::max(rows, rows_hint_), huge_pages_);
   next->insert_live(*owned_index_);
+  RetiredIndex& retired = retired_indexes_.emplace_back();  // may fail, so it comes before readers see the new index
   index_.store(next.get(), std::memory_order_seq_cst);
-  retired_indexes_.push_back({std::move(owned_index_), gate_.turn()});
+  retired = {std::move(owned_index_), gate_.turn()};
   owned_index_ = std::move(next);
 }
 

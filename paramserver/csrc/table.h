@@ -77,7 +77,7 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   };
   struct RetiredIndex {
     std::unique_ptr<IdIndex> index;
-    std::uint64_t turn;
+    std::uint64_t turn = 0;
   };
 
   // The read path, in table_lookup.cc. `take(rows, first, n)` gets the rows of ids [first, first + n) in order.
@@ -87,6 +87,7 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   void check_rows(const std::int64_t* ids, const float* rows, std::size_t n) const;
   bool put(std::int64_t id, const float* row);
   bool remove(std::int64_t id);
+  void retire(RowNumber row);
   void rebuild(std::uint64_t rows);
   void reclaim();
 

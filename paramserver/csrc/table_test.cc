@@ -137,6 +137,38 @@ void deleting_frees_rows_and_slots() {
   CHECK(table.stats().bytes <= 2 * bytes);
 }
 
+// Memory retired in turn t is free from turn t + 2 on: no reader that entered before may let the turn get there.
+void a_visit_holds_the_turn() {
+  ReaderGate gate;
+  for (int round = 0; round < 4; ++round) {
+    const std::uint64_t retired = gate.turn();
+    {
+      const ReaderGate::Visit early(gate);
+      for (int look = 0; look < 5; ++look) gate.try_advance();
+      CHECK(gate.turn() < retired + ReaderGate::kTurnsToQuiet);
+      // Readers that come later do not hold up what the early one does not.
+      const ReaderGate::Visit late(gate);
+    }
+    while (gate.try_advance() && gate.turn() < retired + ReaderGate::kTurnsToQuiet) {
+    }
+    CHECK(gate.turn() == retired + ReaderGate::kTurnsToQuiet);
+    gate.try_advance();  // the other parity's turn next round
+  }
+}
+
+// Readers that overlap without a pause never stop the turn for good.
+void overlapping_visits_let_the_turn_go_on() {
+  ReaderGate gate;
+  auto visit = std::make_unique<ReaderGate::Visit>(gate);
+  const std::uint64_t first = gate.turn();
+  for (int step = 0; step < 100; ++step) {
+    gate.try_advance();
+    auto next = std::make_unique<ReaderGate::Visit>(gate);
+    visit = std::move(next);
+  }
+  CHECK(gate.turn() >= first + 50);
+}
+
 void pools_through_row_source() {
   const float unknown[2] = {9.0f, -9.0f};
   const auto table = std::make_shared<Table>(TableOptions{.dim = 2, .default_row = unknown});
@@ -212,6 +244,8 @@ int main() {
   kernels_agree();
   grows_from_nothing_and_keeps_every_id();
   deleting_frees_rows_and_slots();
+  a_visit_holds_the_turn();
+  overlapping_visits_let_the_turn_go_on();
   pools_through_row_source();
   context_is_obeyed();
   faults_are_typed();

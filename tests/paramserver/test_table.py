@@ -1,6 +1,7 @@
 """What only the native table has: instruction sets, halves, hash, statistics, capsules and the environment's choice."""
 
 import os
+import resource
 import subprocess
 import sys
 
@@ -76,6 +77,17 @@ def test_an_instruction_set_that_is_not_there_is_refused_by_name():
     for lacking in {"avx2", "avx512"} - set(INSTRUCTION_SETS):
         with pytest.raises(InstructionSetError, match=f"'{lacking}' was asked for .*this CPU lacks it"):
             Table("t", 1, instruction_set=lacking)
+
+
+def test_deletions_do_not_read_a_large_empty_index_over_again(native):
+    table = native(1, rows_hint=2**24, huge_pages=False)
+    ids = np.arange(2000)
+    table.upsert(ids, np.ones((2000, 1), np.float32))
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    assert table.delete(ids) == 2000
+    # Building the index anew would touch all of its 164,000 pages.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults < 20_000
+    np.testing.assert_array_equal(table.lookup(ids), np.zeros((2000, 1)))
 
 
 def test_stats_and_names(native):
