@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -80,9 +81,11 @@ class RankingClient:
 
     def wait_ready(self, timeout_s: float) -> None:
         """Returns once connected; raises Unavailable after `timeout_s`."""
+        ready = grpc.channel_ready_future(self._channel)
         try:
-            grpc.channel_ready_future(self._channel).result(timeout_s)
+            ready.result(timeout_s)
         except grpc.FutureTimeoutError:
+            ready.cancel()  # else a thread goes on watching the channel
             raise Unavailable(f"no connection within {timeout_s} s") from None
 
     def rank(
@@ -127,7 +130,8 @@ class RankingClient:
 
 
 def signed(value: int) -> int:
-    """The int64 with the same 64 bits as `value`; raises OverflowError beyond uint64."""
+    """The int64 with the same 64 bits as `value`, an int or a numpy integer; raises OverflowError beyond uint64."""
+    value = operator.index(value)
     return int.from_bytes(value.to_bytes(8, "little", signed=value < 0), "little", signed=True)
 
 

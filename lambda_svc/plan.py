@@ -29,7 +29,7 @@ class LoadedModel:
     manifest: Manifest
     graph: LoadedGraph
     extractors: Mapping[str, Extractor]  # by side; a side without slots is absent
-    item_cache: FeatureCache | None
+    caches: Mapping[str, FeatureCache | None]  # by side, user and item; None: requests bring the side's features
     tables: Mapping[str, Table]
     arena: Arena
     streams: Streams
@@ -74,6 +74,8 @@ def compile_plan(scenario: str, config: ScenarioConfig, model: LoadedModel) -> S
         inputs=[_plan_input(entry, manifest, table_names) for entry in manifest.graph.inputs],
         formula=Formula(config.formula, list(heads), list(config.formula_inputs)),
         slice_rows=config.slice_rows,
+        user_cached=model.caches["user"] is not None,
+        item_cached=model.caches["item"] is not None,
     )
     order = {side: [feature.name for feature in extractor.features] for side, extractor in model.extractors.items()}
     return ScenarioPlan(

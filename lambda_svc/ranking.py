@@ -8,11 +8,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from lambda_svc import response
+from lambda_svc._core import CancelFlag
 from lambda_svc.admission import Admission, AdmissionStats
 from lambda_svc.errors import InvalidRequest, NotFound
 from lambda_svc.plan import ScenarioPlan
 from lambda_svc.proto import ranking_pb2 as pb
-from lambda_svc.request import ParsedRequest, parse
+from lambda_svc.request import ParsedRequest, parse, shown
 
 __all__ = ["Ranking"]
 
@@ -28,10 +29,13 @@ class Ranking:
             name: Admission(plan.model.streams, plan.config.queue_max) for name, plan in self._plans.items()
         }
 
-    def rank(self, message: pb.RankRequest, time_left_s: float | None) -> pb.RankResponse:
-        """Scores and orders the candidates. `time_left_s`: the caller's deadline, None for the scenario's own.
+    def rank(
+        self, message: pb.RankRequest, time_left_s: float | None, cancel: CancelFlag | None = None
+    ) -> pb.RankResponse:
+        """Scores and orders the candidates. `time_left_s`: the caller's deadline, None for the scenario's own; `cancel`
+        is set when the caller no longer waits, and ends the work at its next stage or slice.
 
-        Raises InvalidRequest, NotFound, ResourceExhausted, DeadlineExceeded, Unavailable or EngineError.
+        Raises InvalidRequest, NotFound, ResourceExhausted, DeadlineExceeded, Cancelled, Unavailable or EngineError.
         """
         arrived_ns = time.monotonic_ns()
         plan = self.plan(message.scenario)
@@ -49,6 +53,7 @@ class Ranking:
                 formula_inputs=request.formula_inputs,
                 top_k=request.top_k,
                 deadline_ns=deadline_ns,
+                cancel=cancel,
             )
         ranked_ns = time.monotonic_ns()
         answer = response.build(request.request_id, result, plan.heads, plan.wire)
@@ -61,7 +66,7 @@ class Ranking:
         """The plan that serves a scenario now. Raises NotFound listing those that are served."""
         plan = self._plans.get(scenario)
         if plan is None:
-            raise NotFound(f"scenario: got {scenario!r}, expected one of {sorted(self._plans)}")
+            raise NotFound(f"scenario: got {shown(scenario)!r}, expected one of {sorted(self._plans)}")
         return plan
 
     def close(self) -> None:
@@ -76,7 +81,7 @@ class Ranking:
 
 def _refuse_unknown(request: ParsedRequest, plan: ScenarioPlan) -> None:
     """A scenario may want only candidates the feature store knows; else they are scored on defaults and flagged."""
-    cache = plan.model.item_cache
+    cache = plan.model.caches["item"]
     if plan.config.unknown_candidates == "score" or cache is None:
         return
     unknown = request.candidate_ids[~cache.contains(request.candidate_ids)]

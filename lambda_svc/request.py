@@ -15,12 +15,13 @@ from feature_store import Column, Feature, FeatureError, Schema
 from lambda_svc.errors import InvalidRequest
 from lambda_svc.proto import ranking_pb2 as pb
 
-__all__ = ["NativeColumn", "ParsedRequest", "RequestSpec", "parse"]
+__all__ = ["NativeColumn", "ParsedRequest", "RequestSpec", "parse", "shown"]
 
 # (side 0 user | 1 context | 2 item, index of the feature on its side, values, row offsets, byte offsets)
 NativeColumn = tuple[int, int, np.ndarray, np.ndarray | None, np.ndarray | None]
 
 SIDES = ("user", "context", "item")
+NAME_CHARACTERS_MAX = 64
 NO_VALUES = bytes(4)  # the byte offsets of no values: one int32 zero
 
 
@@ -84,9 +85,9 @@ def _columns(side_name: str, sent, features, side: int, rows: int) -> list[Nativ
     parsed: list[NativeColumn] = []
     seen: set[str] = set()
     for message in sent:
-        field = f"{side_name}_columns[{message.name}]"
+        field = f"{side_name}_columns[{shown(message.name)}]"
         if message.name not in features:
-            raise InvalidRequest(field, f"a feature named {message.name!r}", f"one of {sorted(features)}")
+            raise InvalidRequest(field, f"a feature named {shown(message.name)!r}", f"one of {sorted(features)}")
         if message.name in seen:
             raise InvalidRequest(field, "the same feature twice", "each feature at most once")
         seen.add(message.name)
@@ -114,7 +115,8 @@ def _formula_inputs(sent, names: tuple[str, ...], rows: int) -> list[np.ndarray]
         raise InvalidRequest("formula_inputs", f"{len(sent)} columns with a name repeated", "each input once")
     for name in by_name:
         if name not in names:
-            raise InvalidRequest(f"formula_inputs[{name}]", f"an input named {name!r}", f"one of {sorted(names)}")
+            field, got = f"formula_inputs[{shown(name)}]", f"an input named {shown(name)!r}"
+            raise InvalidRequest(field, got, f"one of {sorted(names)}")
     return [_formula_input(name, by_name.get(name), rows) for name in names]
 
 
@@ -126,6 +128,11 @@ def _formula_input(name: str, message: pb.Column | None, rows: int) -> np.ndarra
         got = f"{dtype_name(message.dtype)} {list(message.shape)}, {len(message.values)} bytes"
         raise InvalidRequest(field, got, expected)
     return np.frombuffer(message.values, np.float32)
+
+
+def shown(name: str) -> str:
+    """A caller's name as messages show it: cut, so that a long one does not push the rest out of the RPC's status."""
+    return name if len(name) <= NAME_CHARACTERS_MAX else f"{name[:NAME_CHARACTERS_MAX]}..."
 
 
 def dtype_name(code: int) -> str:

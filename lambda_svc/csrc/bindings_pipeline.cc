@@ -30,7 +30,7 @@ std::shared_ptr<Pipeline> make_pipeline(std::shared_ptr<Arena> arena, nb::handle
                                         nb::handle context, nb::handle item,
                                         const std::vector<std::tuple<std::string, nb::object>>& tables,
                                         std::vector<PlanInput> inputs, std::shared_ptr<Formula> formula,
-                                        std::size_t slice_rows) {
+                                        std::size_t slice_rows, bool user_cached, bool item_cached) {
   PlanSpec spec;
   spec.executable = from_capsule<Executable>(executable, kExecutableCapsule, "executable");
   const std::array<nb::handle, kSides> sources{user, context, item};
@@ -45,6 +45,7 @@ std::shared_ptr<Pipeline> make_pipeline(std::shared_ptr<Arena> arena, nb::handle
   spec.inputs = std::move(inputs);
   spec.formula = std::move(formula);
   spec.slice_rows = slice_rows;
+  spec.cached = {user_cached, false, item_cached};
   return std::make_shared<Pipeline>(std::move(arena), std::move(spec));
 }
 
@@ -152,7 +153,8 @@ void bind_result(nb::module_& module) {
 void bind_pipeline(nb::module_& module) {
   nb::class_<CancelFlag>(module, "CancelFlag", "Set from any thread, it ends a rank() at its next check.")
       .def(nb::init<>())
-      .def("set", [](CancelFlag& flag) { flag.set.store(true); });
+      .def("set", [](CancelFlag& flag) { flag.set.store(true); })
+      .def_prop_ro("is_set", [](const CancelFlag& flag) { return flag.set.load(); });
   nb::class_<PlanInput>(module, "PlanInput",
                         "What feeds one input of the graph. side: user | context | item; kind: values | lengths | rows "
                         "| pooled; pooling: sum | mean | sqrtn. Raises PlanError.")
@@ -165,10 +167,11 @@ void bind_pipeline(nb::module_& module) {
   nb::class_<Pipeline>(module, "Pipeline",
                        "Gather, lookup, run and order of a request in one native call without the GIL. Thread-safe.\n\n"
                        "inputs: one PlanInput for each input of the executable, in its order; slice_rows: a multiple "
-                       "of 64, 0 for one slice. Raises PlanError naming the input or part that does not fit.")
+                       "of 64, 0 for one slice; user_cached, item_cached: whether that side's features are stored, so "
+                       "that an id can be unknown. Raises PlanError naming the input or part that does not fit.")
       .def(nb::new_(&make_pipeline), nb::kw_only(), "arena"_a, "executable"_a, "user"_a = nb::none(),
            "context"_a = nb::none(), "item"_a = nb::none(), "tables"_a, "inputs"_a, "formula"_a,
-           "slice_rows"_a = 512)
+           "slice_rows"_a = 512, "user_cached"_a = true, "item_cached"_a = true)
       .def("rank", &rank, "user_id"_a, "candidate_ids"_a, "columns"_a = nb::list(), "formula_inputs"_a = nb::list(),
            "top_k"_a = 0, "deadline_ns"_a = 0, "cancel"_a = nb::none(),
            "Ranks int64 [n] candidates (array or bytes). columns: (side 0 user | 1 context | 2 item, feature index, "

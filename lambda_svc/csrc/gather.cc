@@ -41,8 +41,8 @@ void gather_side(const Plan& plan, Side side, const std::int64_t* keys, const Ra
     columns[column.feature] = {true, column.values.data, aligned_offsets(column.row_offsets, &kept),
                                aligned_offsets(column.byte_offsets, &kept)};
   }
-  source.gather(keys, space.rows(side), columns, outs, space.at<std::uint8_t>(at.known),
-                &result->features[static_cast<int>(side)]);
+  auto* known = plan.cached(side) ? space.at<std::uint8_t>(at.known) : nullptr;
+  source.gather(keys, space.rows(side), columns, outs, known, &result->features[static_cast<int>(side)]);
 }
 
 }  // namespace
@@ -53,15 +53,15 @@ void gather(const Plan& plan, const RankRequest& request, const Workspace& space
   auto* key = space.at<std::int64_t>(plan.user_key);
 
   *key = request.user_id;
-  if (plan.source(Side::kUser) != nullptr) {
-    gather_side(plan, Side::kUser, key, request, space, result);
+  if (plan.source(Side::kUser) != nullptr) gather_side(plan, Side::kUser, key, request, space, result);
+  if (plan.cached(Side::kUser)) {
     result->unknown_user = *space.at<std::uint8_t>(plan.side(Side::kUser).known) == 0;
   }
   // A context has no id; its features come with the request or are defaults.
   *key = 0;
   if (plan.source(Side::kContext) != nullptr) gather_side(plan, Side::kContext, key, request, space, result);
-  if (plan.source(Side::kItem) != nullptr) {
-    gather_side(plan, Side::kItem, ids, request, space, result);
+  if (plan.source(Side::kItem) != nullptr) gather_side(plan, Side::kItem, ids, request, space, result);
+  if (plan.cached(Side::kItem)) {
     const auto* known = space.at<std::uint8_t>(plan.side(Side::kItem).known);
     result->unknown_candidates = static_cast<std::uint64_t>(std::count(known, known + space.n(), std::uint8_t{0}));
   }

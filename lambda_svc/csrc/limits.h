@@ -31,15 +31,22 @@ class Limits {
     if (context_.cancelled != nullptr && context_.cancelled->load(std::memory_order_relaxed)) {
       throw Cancelled(std::string("cancelled before stage ") + stage);
     }
-    const std::int64_t late_ns = monotonic_ns() - context_.deadline_ns;
-    if (late_ns < 0) return;
-    throw DeadlineExceeded("the deadline passed " + std::to_string(late_ns / 1000) + " us before stage " + stage +
+    const std::int64_t now_ns = monotonic_ns();
+    if (now_ns < context_.deadline_ns) return;
+    throw DeadlineExceeded("the deadline passed " + late_us(now_ns) + " us before stage " + stage +
                            "; ask for fewer candidates or allow more time");
   }
 
   const paramserver::LookupContext& lookup_context() const { return context_; }
 
  private:
+  // Unsigned, since a deadline from before the clock's zero may lie further back than int64 reaches.
+  std::string late_us(std::int64_t now_ns) const {
+    const std::uint64_t late_ns =
+        static_cast<std::uint64_t>(now_ns) - static_cast<std::uint64_t>(context_.deadline_ns);
+    return std::to_string(late_ns / 1000);
+  }
+
   paramserver::LookupContext context_;
 };
 

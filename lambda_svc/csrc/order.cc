@@ -29,8 +29,8 @@ void order(const Plan& plan, const RankRequest& request, const Workspace& space,
       top_k(scores, space.n(), request.top_k, space.at<RankKey>(plan.rank_keys), space.at<std::uint32_t>(plan.order));
   for (std::size_t i = 0; i < space.n(); ++i) result->nan_scores += std::isnan(scores[i]) ? 1 : 0;
 
-  const bool items = plan.source(Side::kItem) != nullptr;
-  const auto* known = items ? space.at<std::uint8_t>(plan.side(Side::kItem).known) : nullptr;
+  const bool cached = plan.cached(Side::kItem);
+  const auto* known = cached ? space.at<std::uint8_t>(plan.side(Side::kItem).known) : nullptr;
   const auto* ids = space.at<std::int64_t>(plan.candidate_ids);
   result->positions.assign(best, best + k);
   result->candidate_ids.resize(k);

@@ -61,7 +61,7 @@ void Plan::add_sides() {
       if (slot.layout == Layout::kPadded) at.lengths = add(side, sizeof(std::int32_t));
       plan.slots.push_back(at);
     }
-    plan.known = add(side, sizeof(std::uint8_t));
+    if (cached(side)) plan.known = add(side, sizeof(std::uint8_t));
     plan.slot_outs = add(Side::kUser, 0, from->slots().size() * sizeof(feature_store::SlotOut));
     plan.columns = add(Side::kUser, 0, from->features().size() * sizeof(feature_store::ColumnView));
   }

@@ -47,6 +47,8 @@ struct NamedTable {
 struct PlanSpec {
   std::shared_ptr<const Executable> executable;
   std::array<std::shared_ptr<const feature_store::FeatureSource>, kSides> sources;  // null: the side has no slots
+  // Whether the side's source stores features by key. Without, a request brings them, and no key can be unknown.
+  std::array<bool, kSides> cached{true, false, true};
   std::vector<NamedTable> tables;
   std::vector<PlanInput> inputs;  // in the executable's order
   std::shared_ptr<const Formula> formula;
@@ -69,7 +71,7 @@ struct SlotRegions {
 
 struct SidePlan {
   std::vector<SlotRegions> slots;
-  RegionIndex known = 0;
+  RegionIndex known = 0;  // cached sides only
   RegionIndex slot_outs = 0;
   RegionIndex columns = 0;
 };
@@ -97,6 +99,8 @@ class Plan {
   const PlanSpec& spec() const { return spec_; }
   const feature_store::FeatureSource* source(Side side) const { return spec_.sources[static_cast<int>(side)].get(); }
   const SidePlan& side(Side side) const { return sides_[static_cast<int>(side)]; }
+  // Whether a key of this side can be unknown.
+  bool cached(Side side) const { return source(side) != nullptr && spec_.cached[static_cast<int>(side)]; }
   std::size_t heads() const { return spec_.executable->outputs().size(); }
   // The most candidates a request may have: int32 offsets of ragged slots must reach.
   std::size_t candidates_max() const { return candidates_max_; }

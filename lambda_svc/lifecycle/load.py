@@ -31,7 +31,7 @@ def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: A
         raise PackageRejected(f"{manifest.model} version {manifest.version}: {error}") from error
     engine = TensorFlowEngine(intra_op_threads=config.engine.intra_op_threads)
     graph = engine.load((folder / manifest.graph.file).read_bytes(), _signature(manifest))
-    return LoadedModel(manifest, graph, extractors, caches["item"], tables, arena, Streams(config.engine.streams))
+    return LoadedModel(manifest, graph, extractors, caches, tables, arena, Streams(config.engine.streams))
 
 
 def _cache(manifest: Manifest, side: str, file: FeatureFile | None) -> FeatureCache | None:

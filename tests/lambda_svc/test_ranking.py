@@ -7,7 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lambda_svc import config as config_file
+from lambda_svc.client import RankingClient
 from lambda_svc.proto import ranking_pb2 as pb
+from lambda_svc.server import RankingServer, load_plans
+from tests.lambda_svc.world import config_text
 
 
 def check(answer, expected: dict[str, np.ndarray]) -> None:
@@ -101,6 +105,30 @@ def test_any_ids_rank_as_the_reference_says(world, client, user_id, picks):
     if ids:
         check(answer, world.score_ids(signed, ids))
     assert len(answer.candidate_ids) == len(ids)
+
+
+def test_ids_may_be_numpy_integers(world, client):
+    ids = np.array(list(world.items)[:3])
+    answer = client.rank("rank", np.int64(3), ids)
+    check(answer, world.score_ids(3, ids))
+
+
+def test_without_stored_features_nothing_is_unknown_and_coverage_tells(world, world_dir):
+    path = world_dir / "bring_all.yaml"
+    path.write_text("".join(line for line in config_text(world_dir).splitlines(True) if "_features" not in line))
+    config = config_file.load(path)
+    ids = list(world.items)[:5]
+    brought = {name: [world.items[i][name] for i in ids] for name in ("genres", "price", "vector")}
+    with RankingServer(config, load_plans(config)) as running, RankingClient(f"127.0.0.1:{running.port}") as client:
+        whole = client.rank("rank", 2, ids, user=world.users[2], items=brought)
+        bare = client.rank("rank", 2, ids)
+    check(whole, world.score_ids(2, ids))
+    check(bare, world.score(world.user(999), 12, [{**world.item(12345), "item": i} for i in ids]))
+    for answer in (whole, bare):
+        assert not answer.flags.any() and not answer.message.reasons
+    of_whole, of_bare = ({e.source: (e.asked, e.answered) for e in a.message.coverage} for a in (whole, bare))
+    assert (of_whole["user"], of_whole["item"]) == ((3, 3), (20, 20))
+    assert (of_bare["user"], of_bare["item"]) == ((3, 0), (20, 5))  # an item's id is its own
 
 
 def test_changing_one_row_changes_the_score(world, server, client):

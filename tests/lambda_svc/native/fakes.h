@@ -47,9 +47,11 @@ class FakeFeatures final : public feature_store::FeatureSource {
         std::memcpy(outs[s].values, columns[s].values, n * slots_[s].width * 4);
       }
     }
-    for (std::size_t i = 0; i < n; ++i) known[i] = keys[i] >= 0;
     stats->cells = n * slots_.size();
-    stats->cells_present = slots_.size() * static_cast<std::size_t>(std::count(known, known + n, 1));
+    for (std::size_t i = 0; i < n; ++i) {
+      if (known != nullptr) known[i] = keys[i] >= 0;
+      stats->cells_present += keys[i] >= 0 ? slots_.size() : 0;
+    }
   }
 
  private:

@@ -89,6 +89,18 @@ TEST(pipeline_counts_coverage_per_source_and_table) {
   CHECK(lines[4].source == "table/genre" && lines[4].asked == 1 + 2 + 3);
 }
 
+TEST(pipeline_calls_nothing_unknown_without_a_cache) {
+  Fixture fixture;
+  PlanSpec spec = fixture.spec();
+  spec.cached = {false, false, false};
+  const Pipeline pipeline(fixture.arena, std::move(spec));
+  const std::vector<std::int64_t> ids{1, 2, -3};
+  const RankResult result = pipeline.rank(request_of(-13, ids));
+  CHECK(!result.unknown_user && result.unknown_candidates == 0);
+  CHECK(std::count(result.flags.begin(), result.flags.end(), 0) == 3);
+  CHECK(coverage_of(pipeline.plan(), result)[2].answered == 8);
+}
+
 TEST(pipeline_without_candidates_never_asks_the_engine) {
   Fixture fixture;
   fixture.executable->before = [](const Feed*, const FeedRelease&, std::size_t) { CHECK(false); };
@@ -112,8 +124,10 @@ TEST(pipeline_stops_before_the_slice_that_would_be_late) {
   request.deadline_ns = monotonic_ns() + 200'000'000;
   CHECK_THROWS(DeadlineExceeded, "before stage run", pipeline.rank(request));
   CHECK(runs == 3);
-  request.deadline_ns = 1;
-  CHECK_THROWS(DeadlineExceeded, "before stage gather", pipeline.rank(request));
+  for (const std::int64_t past : {std::int64_t{1}, std::numeric_limits<std::int64_t>::min()}) {
+    request.deadline_ns = past;
+    CHECK_THROWS(DeadlineExceeded, "before stage gather", pipeline.rank(request));
+  }
   CHECK(runs == 3);
 
   std::atomic<bool> cancelled{false};
