@@ -28,10 +28,14 @@ class _Frozen(BaseModel):
 
 
 class ServerConfig(_Frozen):
-    """The RPC end: where it listens and what it accepts."""
+    """The RPC end: where it listens and what it accepts.
+
+    `rpcs_max` calls are in the server at once, running on `rpc_threads` or waiting for one; more are refused.
+    """
 
     listen: str = "127.0.0.1:8500"
     rpc_threads: Annotated[int, Field(ge=1, le=1024)] = 16
+    rpcs_max: Annotated[int, Field(ge=1, le=100_000)] = 1_024
     message_bytes_max: Annotated[int, Field(ge=4096, le=1 << 30)] = 32 << 20
     drain_s: Annotated[float, Field(ge=0, le=600)] = 10.0
     switch_interval_us: Annotated[int, Field(ge=10, le=100_000)] = 100
@@ -168,6 +172,8 @@ def _bad_scenarios(config: ServiceConfig) -> list[str]:
             problems.append(f"scenarios.{name}.formula: {error}")
         except (ConfigError, PackageError) as error:
             problems.append(f"scenarios.{name}.model: {error}")
+        if scenario.unknown_candidates == "refuse" and config.item_features is None:
+            problems.append(f"scenarios.{name}.unknown_candidates: refuse needs item_features to know candidates by")
     return problems
 
 

@@ -9,6 +9,7 @@ import logging
 import signal
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from lambda_svc import config as config_file
-from lambda_svc._core import Arena
+from lambda_svc._core import Arena, CancelFlag
 from lambda_svc.config import ServiceConfig
 from lambda_svc.errors import ConfigError, LambdaError, status_code_name
 from lambda_svc.lifecycle import check_golden, load_model, take_in
@@ -25,11 +26,16 @@ from lambda_svc.plan import LoadedModel, ScenarioPlan, compile_plan
 from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.proto import ranking_pb2_grpc as pb_grpc
 from lambda_svc.ranking import Ranking
+from lambda_svc.session.streams import DRAINING
 
 __all__ = ["RankingServer", "load_plans", "main"]
 
 log = logging.getLogger("lambda_svc")
 SERVICE = pb.DESCRIPTOR.services_by_name["Ranking"].full_name
+RANK_METHOD = f"/{SERVICE}/Rank"
+DETAILS_BYTES_MAX = 2_000  # of a status; percent-encoded it must fit the 8 KiB that gRPC allows for trailers
+QUIET_S = 0.1  # for how long nobody may ask before a draining server closes its connections
+STREAMS_S = 0.5  # what health watches and other streams still get then
 
 
 class _Servicer(pb_grpc.RankingServicer):
@@ -37,10 +43,77 @@ class _Servicer(pb_grpc.RankingServicer):
         self._ranking = ranking
 
     def Rank(self, request: pb.RankRequest, context: grpc.ServicerContext) -> pb.RankResponse:
+        cancel = CancelFlag()
+        if not context.add_callback(cancel.set):
+            cancel.set()
         try:
-            return self._ranking.rank(request, context.time_remaining())
-        except LambdaError as error:
-            context.abort(grpc.StatusCode[status_code_name(error)], str(error))
+            return self._ranking.rank(request, context.time_remaining(), cancel)
+        except Exception as error:
+            code = status_code_name(error)
+            if code == "INTERNAL":
+                log.exception("scenario %s: a request failed", request.scenario)
+            details = str(error) if isinstance(error, LambdaError) else f"{type(error).__name__}: {error}"
+            context.abort(grpc.StatusCode[code], details.encode()[:DETAILS_BYTES_MAX].decode(errors="ignore"))
+
+
+class _Door(grpc.ServerInterceptor):
+    """Decides on arrival whether a ranking request gets in: all do until the door closes, then none.
+
+    gRPC's own stop would answer a request that crosses it on the wire with CANCELLED, which tells a caller nothing.
+    """
+
+    def __init__(self) -> None:
+        self._closed = False
+        self._knocked_s = 0.0
+
+    def intercept_service(self, continuation, handler_call_details):
+        """The method's own handler, or one that refuses."""
+        if not self._closed or handler_call_details.method != RANK_METHOD:
+            return continuation(handler_call_details)
+        self._knocked_s = time.monotonic()
+        return grpc.unary_unary_rpc_method_handler(_refuse)
+
+    def close(self) -> None:
+        """Refuses whatever arrives from now on."""
+        self._closed = True
+
+    def wait_quiet(self, until_s: float) -> None:
+        """Returns once nothing has knocked for QUIET_S, or at `until_s` on time.monotonic."""
+        quiet_s = time.monotonic() + QUIET_S
+        while (now_s := time.monotonic()) < min(quiet_s, until_s):
+            time.sleep(min(quiet_s, until_s) - now_s)
+            quiet_s = self._knocked_s + QUIET_S
+
+
+def _refuse(request: bytes, context: grpc.ServicerContext) -> None:
+    context.abort(grpc.StatusCode.UNAVAILABLE, DRAINING)
+
+
+class _RpcThreads(ThreadPoolExecutor):
+    """The threads that RPCs run on, which know when the last of them has ended."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads, thread_name_prefix="rpc")
+        self._inside = 0
+        self._changed = threading.Condition()
+
+    def submit(self, *arguments, **named):
+        """Runs a call, counted until it has ended."""
+        with self._changed:
+            self._inside += 1
+        future = super().submit(*arguments, **named)
+        future.add_done_callback(self._left)
+        return future
+
+    def wait_idle(self, until_s: float) -> bool:
+        """Whether no call runs or waits any more; returns at `until_s` on time.monotonic at the latest."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._inside == 0, max(0.0, until_s - time.monotonic()))
+
+    def _left(self, _future) -> None:
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
 
 
 class RankingServer:
@@ -54,8 +127,11 @@ class RankingServer:
         self._drain_s = config.server.drain_s
         self._health = health.HealthServicer()
         limit = config.server.message_bytes_max
+        self._door, self._threads = _Door(), _RpcThreads(config.server.rpc_threads)
         self._server = grpc.server(
-            ThreadPoolExecutor(config.server.rpc_threads, thread_name_prefix="rpc"),
+            self._threads,
+            interceptors=[self._door],
+            maximum_concurrent_rpcs=config.server.rpcs_max,
             options=[
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", limit),
@@ -86,12 +162,18 @@ class RankingServer:
         self._set_ready(True)
 
     def stop(self) -> None:
-        """Readiness off first, then drains: accepted requests finish, within drain_s; new ones are refused."""
+        """Readiness off first, then drains: accepted requests finish, within drain_s; new ones are refused.
+
+        The connections go last, once callers have had their answers and have stopped asking.
+        """
+        until_s = time.monotonic() + self._drain_s
         self._set_ready(False)
-        stopped = self._server.stop(self._drain_s)
-        if not stopped.wait(self._drain_s):
-            self.ranking.close()
-        stopped.wait()
+        self._door.close()
+        if self._threads.wait_idle(until_s):
+            self._door.wait_quiet(until_s)
+            self._threads.wait_idle(until_s)  # for what passed the door while it closed
+        self.ranking.close()
+        self._server.stop(STREAMS_S).wait()
 
     def _set_ready(self, ready: bool) -> None:
         status = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING

@@ -29,6 +29,8 @@ def check_golden(folder: Path, plan: ScenarioPlan) -> dict[str, float]:
     try:
         with pa.memory_map(str(folder / golden.file)) as source:
             table = pa.ipc.open_file(source).read_all()
+        if table.num_rows != golden.rows:
+            raise PackageRejected(f"{golden.file}: has {table.num_rows} rows, the manifest says {golden.rows}")
         worst = {head: 0.0 for head in plan.heads}
         for group in _groups(table):
             for head, difference in _differences(group, plan).items():

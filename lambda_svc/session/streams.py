@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from lambda_svc.errors import ConfigError, DeadlineExceeded, Unavailable
 
-__all__ = ["StreamStats", "Streams"]
-
+__all__ = ["DRAINING", "StreamStats", "Streams"]
 
 DRAINING = "the server is draining; ask another replica"
 

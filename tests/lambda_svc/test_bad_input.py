@@ -52,6 +52,9 @@ BAD = {
     "offsets decrease": (request(user_columns=[ragged([0, -1])]), "user_columns[history]", "-1", "decrease"),
     "offsets past the values": (request(user_columns=[ragged([0, 4])]), "user_columns[history]", "24 bytes", "32"),
     "longer than the sequence": (request(user_columns=[ragged([0, 9], 9)]), "user_columns[history]", "9", "at most 8"),
+    "a very long name": (
+        request(item_columns=[f32("n" * 100_000, [10])]), f"item_columns[{'n' * 64}...]", "nnn...", "'price'",
+    ),
     "undeclared formula input": (request(formula_inputs=[f32("bid", [10])]), "formula_inputs[bid]", "bid", "one of"),
 }
 
@@ -69,9 +72,10 @@ def test_the_error_names_field_got_and_expected(server, client, case):
     assert len(client.rank("rank", 1, [0, 5]).candidate_ids) == 2
 
 
-def test_unknown_scenario_lists_the_known(client):
-    with pytest.raises(NotFound, match=r"'nope'.*\['rank'\]"):
-        client.rank("nope", 1, [1])
+@pytest.mark.parametrize("name", ["nope", "\N{FIRE}" * 50_000])
+def test_unknown_scenario_lists_the_known(client, name):
+    with pytest.raises(NotFound, match=rf"'{name[:64]}.*\['rank'\]"):
+        client.rank(name, 1, [1])
 
 
 def test_an_expired_deadline_never_reaches_the_model(server, client):

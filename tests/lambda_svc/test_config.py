@@ -68,5 +68,13 @@ def test_an_invalid_formula_is_found_before_serving(world_dir, formula):
         config_file.load(path)
 
 
+def test_refusing_unknown_candidates_needs_something_to_know_them_by(world_dir):
+    path = world_dir / "refuse_blindly.yaml"
+    text = config_text(world_dir, unknown_candidates="refuse").replace("item_features: {path: items.parquet}\n", "")
+    path.write_text(text)
+    [problem] = config_file.check(path)
+    assert problem.startswith("scenarios.rank.unknown_candidates: refuse needs item_features")
+
+
 def test_a_missing_config_says_so(tmp_path):
     assert "cannot be read" in config_file.check(tmp_path / "none.yaml")[0]

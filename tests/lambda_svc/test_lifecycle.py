@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 
+import pyarrow as pa
 import pytest
 
 from lambda_svc import config as config_file
@@ -72,6 +73,21 @@ def test_golden_scores_that_the_plan_does_not_give_keep_the_version_out(copy, mo
     shutil.rmtree(copy / "repository" / MODEL)
     world.write_package(copy / "repository")
     with pytest.raises(PackageRejected, match=r"golden\.arrow: head 'liked' differs"):
+        load_plans(config_file.load(copy / "config.yaml"))
+
+
+def test_golden_rows_that_are_not_there_are_not_passed_over(copy):
+    class Forgetful(World):
+        def _write_golden(self, path) -> None:
+            super()._write_golden(path)
+            with pa.memory_map(str(path)) as source:
+                table = pa.ipc.open_file(source).read_all().slice(0, 0).combine_chunks()
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+                writer.write_table(table)
+
+    shutil.rmtree(copy / "repository" / MODEL)
+    Forgetful().write_package(copy / "repository")
+    with pytest.raises(PackageRejected, match=r"golden\.arrow: has 0 rows, the manifest says 40"):
         load_plans(config_file.load(copy / "config.yaml"))
 
 
