@@ -7,6 +7,7 @@ Tables are recognised by how they are read, not by name:
     pooled                       SparseSegment{Sum,Mean,SqrtN}[WithNumSegments] that reads the table
     pooled, deduplicated         the same that reads a gather of Unique's ids (tf.nn.embedding_lookup_sparse)
 
+Ids, and the bags that pool them, must be fed as they are: whatever else the graph computes from them would be lost.
 A table that is also read in another way (tied output weights) cannot leave and is refused; a large variable that is
 never looked up (a dense kernel) is not a table and stays. Only shapes are looked at here, so a table's size does not
 matter.
@@ -16,10 +17,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import tensorflow as tf
 
 from ..errors import GraphError
-from .graph import GraphIndex, data_inputs, node_of
+from .graph import ID_TYPES, GraphIndex, data_inputs, node_of, port_of
 from .variables import Variable
 
 __all__ = ["Cut", "CutGraph", "cut"]
@@ -31,7 +33,6 @@ _POOLING: Mapping[str, Mode] = {
     "SparseSegmentSumWithNumSegments": "sum", "SparseSegmentMeanWithNumSegments": "mean",
     "SparseSegmentSqrtNWithNumSegments": "sqrtn",
 }
-_ID_TYPES = (tf.int32.as_datatype_enum, tf.int64.as_datatype_enum)
 
 
 @dataclass(frozen=True)
@@ -77,27 +78,36 @@ def cut(
     """
     graph = GraphIndex(graph_def)
     needed = graph.needed(outputs)
-    placed: dict[tuple[str, str, Mode], Cut] = {}
+    placed: dict[tuple[str, str, Mode], tuple[Cut, str | None]] = {}
     for name in sorted(variables):
         shape = variables[name].shape
         if name not in needed or len(shape) != 2 or (shape[0] < rows_min and not always):
             continue
         found = _lookups(graph, name, needed)
-        ids = {lookup: _ids_placeholder(graph, reference) for lookup, (_, reference) in found.items()}
+        ids = {lookup: _ids_placeholder(graph, reference, shape[0]) for lookup, (_, reference) in found.items()}
         if not found or (shape[0] < rows_min and not set(ids.values()) & set(always)):
             continue
         _refuse_other_readers(graph, name, found, needed)
+        if variables[name].dtype != np.float32:
+            raise GraphError(f"table {name!r} is {variables[name].dtype}; only float32 tables can be cut")
         for lookup, (mode, _) in sorted(found.items()):
             if ids[lookup] is None:
                 raise GraphError(f"the ids of lookup {lookup!r} are computed inside the graph, not fed; feed them")
-            key = (name, ids[lookup], mode)
+            key, bags = (name, ids[lookup], mode), None if mode == "rows" else _bags_placeholder(graph, lookup)
             if key not in placed:
-                placed[key] = _place_input(graph, *key, dim=shape[1])
-            graph.rewire(lookup, placed[key].input)
+                placed[key] = (_place_input(graph, *key, dim=shape[1]), bags)
+            if placed[key][1] != bags:
+                raise GraphError(f"ids {ids[lookup]!r} are pooled by {placed[key][1]!r} and by {bags!r}; one slot has "
+                                 "one way to cut its ids into bags: feed them as two")
+            graph.rewire(lookup, placed[key][0].input)
     graph.drop_variable_waits()
-    result = graph.pruned(outputs)
+    cuts, result = tuple(placed_cut for placed_cut, _ in placed.values()), graph.pruned(outputs)
     left = {node.name for node in result.node}
-    return CutGraph(result, tuple(placed.values()), {n: v for n, v in variables.items() if n in left})
+    for one in cuts:
+        if one.variable in left or one.input not in left:
+            raise GraphError(f"table {one.variable!r} is still read although its lookups were cut: is a lookup itself "
+                             "an output, or waited for? Put an Identity behind it")
+    return CutGraph(result, cuts, {n: v for n, v in variables.items() if n in left})
 
 
 def _reads(graph: GraphIndex, readers: Mapping, name: str, needed: set[str]) -> list[tuple[str, int]]:
@@ -124,13 +134,13 @@ def _lookups(graph: GraphIndex, name: str, needed: set[str]) -> dict[str, tuple[
             continue
         if node.op in _POOLING:
             found[reader] = (_POOLING[node.op], node.input[1])
-        elif node.op == "ResourceGather" or (node.op == "GatherV2" and _along_rows(graph, node)):
+        elif node.op in ("ResourceGather", "GatherV2") and _along_rows(graph, node):
             found |= _gather_lookups(graph, readers, reader, needed)
     return found
 
 
 def _along_rows(graph: GraphIndex, node) -> bool:
-    axis = graph.constant(node.input[2])
+    axis = graph.constant(node.input[2]) if node.op == "GatherV2" else 0
     return axis is not None and int(axis) == 0 and node.attr["batch_dims"].i == 0
 
 
@@ -138,42 +148,64 @@ def _gather_lookups(graph: GraphIndex, readers, gather: str, needed: set[str]) -
     """A plain gather; or, when its ids are Unique's, the poolings that put the distinct rows back in place."""
     ids = graph.through_identities(graph.nodes[gather].input[1])
     unique = graph.nodes[node_of(ids)]
-    if unique.op != "Unique":
+    if unique.op != "Unique" or port_of(ids) != 0:
         return {gather: ("rows", ids)}
     found = {}
     for reader, _ in _reads(graph, readers, gather, needed):
         node = graph.nodes[reader]
-        places = node_of(graph.through_identities(node.input[1])) if len(data_inputs(node)) > 1 else None
-        if node.op not in _POOLING or places != unique.name:
+        places = graph.through_identities(node.input[1]) if len(data_inputs(node)) > 1 else None
+        if node.op not in _POOLING or places != f"{unique.name}:1":
             raise GraphError(f"lookup {gather!r} of distinct ids is read by {reader!r} ({node.op}), not only pooled")
         found[reader] = (_POOLING[node.op], unique.input[0])
     return found
 
 
-def _ids_placeholder(graph: GraphIndex, reference: str) -> str | None:
-    """The placeholder behind ids: through Identity and Cast, and through Keras' wrapping of negative ids."""
+def _ids_placeholder(graph: GraphIndex, reference: str, rows: int) -> str | None:
+    """The placeholder behind ids: through nodes that pass them on, and through Keras' wrapping of negative ids."""
     while True:
         reference = graph.through_identities(reference)
         node = graph.nodes[node_of(reference)]
         if node.op == "Placeholder":
-            return node.name if node.attr["dtype"].type in _ID_TYPES else None
-        if node.op != "SelectV2" or not _wraps_negatives(graph, node):
+            return node.name if node.attr["dtype"].type in ID_TYPES else None
+        if node.op != "SelectV2" or not _wraps_negatives(graph, node, rows):
             return None
         reference = node.input[2]
 
 
-def _wraps_negatives(graph: GraphIndex, select) -> bool:
+def _wraps_negatives(graph: GraphIndex, select, rows: int) -> bool:
     condition, wrapped = (graph.nodes[node_of(reference)] for reference in select.input[:2])
     if condition.op != "Less" or wrapped.op not in ("Add", "AddV2") or condition.input[0] != select.input[2]:
         return False
-    zero = graph.constant(condition.input[1])
-    return zero is not None and not zero.any() and select.input[2] in wrapped.input
+    zero, added = graph.constant(condition.input[1]), [r for r in wrapped.input if r != select.input[2]]
+    return zero is not None and not zero.any() and len(added) == 1 and graph.number(added[0]) == rows
+
+
+def _bags_placeholder(graph: GraphIndex, lookup: str) -> str:
+    """The placeholder that cuts a pooling's ids into bags: segments, or column 0 of a sparse tensor's indices."""
+    node = graph.nodes[node_of(graph.through_identities(graph.nodes[lookup].input[2]))]
+    if node.op == "StridedSlice" and _is_first_column(graph, node):
+        node = graph.nodes[node_of(graph.through_identities(node.input[0]))]
+        if node.op == "Pack" and node.attr["axis"].i in (1, -1):
+            node = graph.nodes[node_of(graph.through_identities(node.input[0]))]
+    if node.op != "Placeholder":
+        raise GraphError(f"the bags of lookup {lookup!r} are computed inside the graph ({node.name!r}, {node.op}), not "
+                         "fed; feed them")
+    return node.name
+
+
+def _is_first_column(graph: GraphIndex, node) -> bool:
+    """Whether a StridedSlice is x[:, 0]."""
+    begin, _, strides = (graph.constant(reference) for reference in node.input[1:4])
+    masks = [node.attr[name].i for name in ("begin_mask", "end_mask", "shrink_axis_mask", "ellipsis_mask",
+                                            "new_axis_mask")]
+    return begin is not None and begin.size == 2 and begin[1] == 0 and strides is not None and strides[0] == 1 and (
+        masks == [masks[0], masks[1], 2, 0, 0] and bool(masks[0] & 1) and bool(masks[1] & 1))
 
 
 def _refuse_other_readers(graph: GraphIndex, name: str, lookups: Collection[str], needed: set[str]) -> None:
     sources = {node_of(graph.through_identities(graph.nodes[lookup].input[0])) for lookup in lookups} | set(lookups)
     for reader, _ in _reads(graph, graph.readers(), name, needed):
-        if reader not in sources and graph.nodes[reader].op != "VariableShape":
+        if reader not in sources:
             op = graph.nodes[reader].op
             raise GraphError(f"table {name!r} is also read by {reader!r} ({op}); a cut table may only be looked up")
 

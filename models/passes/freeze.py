@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Mapping
 
+import numpy as np
 import tensorflow as tf
 
 from ..errors import GraphError
-from .graph import GraphIndex, node_of
+from .graph import GraphIndex, data_inputs, node_of
 from .variables import Variable
 
 __all__ = ["freeze"]
@@ -28,7 +29,7 @@ def freeze(
     graph.drop_variable_waits()
     needed = graph.needed(outputs)
     for name in sorted(set(variables) & needed):
-        _replace(graph, name, variables[name], constant_bytes_max)
+        _replace(graph, name, variables[name], constant_bytes_max, needed)
     result = graph.pruned(outputs)
     for node in result.node:
         if node.op in ("VarHandleOp", "ReadVariableOp", "ResourceGather") or _is_handle(node):
@@ -41,7 +42,7 @@ def _is_handle(node) -> bool:
     return "dtype" in node.attr and node.attr["dtype"].type == tf.resource.as_datatype_enum
 
 
-def _replace(graph: GraphIndex, name: str, variable: Variable, constant_bytes_max: int) -> None:
+def _replace(graph: GraphIndex, name: str, variable: Variable, constant_bytes_max: int, needed: set[str]) -> None:
     rows = variable.shape[0] if variable.shape else 1
     size = variable.dtype.itemsize
     for dimension in variable.shape:
@@ -49,17 +50,23 @@ def _replace(graph: GraphIndex, name: str, variable: Variable, constant_bytes_ma
     if size > constant_bytes_max:
         raise GraphError(f"variable {name!r} has {size} bytes, more than {constant_bytes_max}; cut it out of the graph")
     value = variable.read(0, rows).reshape(variable.shape)
-    for reader in [node for node in graph.nodes.values() if any(node_of(r) == name for r in node.input)]:
+    for reader in [node for node in graph.nodes.values() if any(node_of(r) == name for r in data_inputs(node))]:
         if reader.op == "ReadVariableOp":
             graph.rewire(reader.name, name)
         elif reader.op == "ResourceGather":
             _to_gather(graph, reader)
+        elif reader.name in needed:
+            raise GraphError(f"variable {name!r} is used as a handle by {reader.name!r} ({reader.op}); only reads and "
+                             "lookups can be frozen")
     graph.nodes[name].CopyFrom(_constant(name, value))
 
 
 def _to_gather(graph: GraphIndex, node) -> None:
     axis = f"{node.name}/axis"
-    graph.nodes[axis] = _constant(axis, tf.constant(0, tf.int32).numpy())
+    if axis in graph.nodes:
+        raise GraphError(f"cannot name the axis of lookup {node.name!r}: the graph has a node {axis!r}")
+    # A ResourceGather gathers along the first dimension after its batch.
+    graph.nodes[axis] = _constant(axis, np.int32(node.attr["batch_dims"].i))
     gather = tf.compat.v1.NodeDef(name=node.name, op="GatherV2", input=[node.input[0], node.input[1], axis])
     gather.attr["Tparams"].CopyFrom(node.attr["dtype"])
     gather.attr["Tindices"].CopyFrom(node.attr["Tindices"])

@@ -10,12 +10,13 @@ import tensorflow as tf
 
 from ..errors import GraphError
 
-__all__ = ["GraphIndex", "data_inputs", "node_of", "port_of"]
+__all__ = ["ID_TYPES", "GraphIndex", "data_inputs", "node_of", "port_of"]
 
 _VOLATILE_ATTRS = ("_class", "_output_shapes", "_user_specified_name")
 # Nodes whose only effect is to read a variable: an edge that merely waits for one of them orders nothing in inference.
 _READS = frozenset({"ReadVariableOp", "ResourceGather"})
-_TRANSPARENT = frozenset({"Identity", "Cast", "StopGradient"})
+_TRANSPARENT = frozenset({"Identity", "StopGradient"})
+ID_TYPES = (tf.int32.as_datatype_enum, tf.int64.as_datatype_enum)
 
 
 def node_of(reference: str) -> str:
@@ -60,9 +61,9 @@ class GraphIndex:
         return found
 
     def through_identities(self, reference: str) -> str:
-        """`reference` followed backwards through nodes that pass their value on."""
+        """`reference` followed backwards through nodes that pass their value on, casts between int32 and int64 too."""
         node = self.nodes[node_of(reference)]
-        while node.op in _TRANSPARENT:
+        while node.op in _TRANSPARENT or _is_id_cast(node):
             reference = node.input[0]
             node = self.nodes[node_of(reference)]
         return reference
@@ -71,6 +72,16 @@ class GraphIndex:
         """The numpy value of a Const, or None when the reference is something else."""
         node = self.nodes[node_of(self.through_identities(reference))]
         return tf.make_ndarray(node.attr["value"].tensor) if node.op == "Const" else None
+
+    def number(self, reference: str) -> int | None:
+        """The value of a constant scalar, or of one dimension taken from a constant shape; None when it is neither."""
+        node = self.nodes[node_of(self.through_identities(reference))]
+        if node.op != "StridedSlice":
+            value = self.constant(reference)
+            return int(value) if value is not None and value.ndim == 0 else None
+        shape, begin = self.constant(node.input[0]), self.constant(node.input[1])
+        taken = shape is not None and begin is not None and shape.ndim == 1 and node.attr["shrink_axis_mask"].i == 1
+        return int(shape[begin[0]]) if taken and not node.attr["begin_mask"].i else None
 
     def rewire(self, old: str, new: str) -> None:
         """Lets every data reader of tensor `old` (node:0) read `new` instead."""
@@ -129,6 +140,11 @@ class GraphIndex:
         if not any(_uses_functions(node) for node in result.node):
             result.ClearField("library")
         return result
+
+
+def _is_id_cast(node) -> bool:
+    # Casts to and from other types change ids: bool makes them 0 and 1, float32 merges those above 2**24.
+    return node.op == "Cast" and node.attr["SrcT"].type in ID_TYPES and node.attr["DstT"].type in ID_TYPES
 
 
 def _uses_functions(node) -> bool:

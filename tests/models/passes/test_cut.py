@@ -140,6 +140,68 @@ def test_ids_computed_in_the_graph_are_refused(embedding):
         cut_and_freeze(function)
 
 
+def mean_of(table, x, segments):
+    return tf.sparse.segment_mean(tf.convert_to_tensor(table), x, segments)
+
+
+MORE_SEGMENTS = tf.TensorSpec([None], tf.int32, name="more_segments")
+LOST = {
+    "two ways into bags": (lambda t, x, s, m: mean_of(t, x, s) - mean_of(t, x, m), "pooled by.*and by"),
+    "bags computed": (lambda t, x, s, m: mean_of(t, x, s // 2), "bags of lookup.*computed inside the graph"),
+    "bags cut": (lambda t, x, s, m: mean_of(t, x, s[1:]), "bags of lookup.*computed inside the graph"),
+    "ids through bool": (lambda t, x, s, m: tf.gather(t, tf.cast(tf.cast(x, tf.bool), tf.int64)), "ids of lookup"),
+    "ids through float": (lambda t, x, s, m: tf.gather(t, tf.cast(tf.cast(x, tf.float32), tf.int64)), "ids of lookup"),
+    "negative ids moved": (lambda t, x, s, m: tf.gather(t, tf.where(x < 0, x + 7, x)), "ids of lookup"),
+    "negative ids doubled": (lambda t, x, s, m: tf.gather(t, tf.where(x < 0, x + x, x)), "ids of lookup"),
+    "the table's own shape": (lambda t, x, s, m: tf.gather(t, x) * tf.cast(tf.raw_ops.VariableShape(input=t.handle)[0],
+                                                                          tf.float32), "also read by.*VariableShape"),
+}
+
+
+@pytest.mark.parametrize("what", LOST)
+def test_what_would_be_lost_with_the_lookup_is_refused(table, what):
+    function, message = LOST[what]
+    function = concrete(lambda x, s, m: function_of(function, table, x, s, m), ids(), SEGMENTS, MORE_SEGMENTS)
+    with pytest.raises(GraphError, match=message):
+        cut_and_freeze(function)
+
+
+def function_of(function, table, x, segments, more):
+    """All inputs are read, so that none is pruned."""
+    return function(table, x, segments, more) + 0.0 * tf.cast(tf.size(segments) + tf.size(more), tf.float32)
+
+
+def test_a_lookup_that_is_itself_an_output_is_refused(table):
+    function = tf.function(lambda x: tf.gather(tf.convert_to_tensor(table), x, name="looked"), input_signature=[ids()])
+    function = function.get_concrete_function()
+    with pytest.raises(GraphError, match="still read although its lookups were cut"):
+        cut(function.graph.as_graph_def(), captured_variables(function), ["looked:0"], 10)
+
+
+def test_a_table_of_halves_is_refused():
+    halves = tf.Variable(np.ones((ROWS, DIM), np.float16))
+    with pytest.raises(GraphError, match="float16; only float32"):
+        cut_and_freeze(concrete(lambda x: tf.nn.embedding_lookup(halves, x), ids()))
+
+
+def test_a_batched_gather_is_no_lookup(table):
+    def row_wise(x):
+        table.read_value()
+        return tf.raw_ops.ResourceGather(resource=table.handle, indices=x, dtype=tf.float32, batch_dims=1)
+
+    result, frozen = cut_and_freeze(concrete(row_wise, ids(shape=(ROWS, 1))))
+    assert result.cuts == ()
+    places = np.arange(ROWS)[:, None] % DIM
+    np.testing.assert_array_equal(run_graph(frozen, ["out:0"], {"ids:0": places})[0],
+                                  np.take_along_axis(table.numpy(), places, 1))
+
+
+def test_variables_inside_functions_are_refused(table):
+    inner = tf.function(lambda x: tf.nn.embedding_lookup(table, x), autograph=False)
+    with pytest.raises(GraphError, match="used as a handle by.*PartitionedCall"):
+        cut_and_freeze(concrete(lambda x: inner(x), ids()))
+
+
 def test_control_edges_do_not_hold_the_table(table):
     function = tf.function(lambda x: tf.nn.embedding_lookup(table, x), input_signature=[ids()]).get_concrete_function()
     output = function.outputs[0].name
