@@ -24,6 +24,8 @@ MANIFEST_FILE = "manifest.json"
 FORMAT = 1
 MANIFEST_BYTES_MAX = 16 << 20
 FILES_MAX = 4096
+VERSION_MAX = 10**18 - 1
+"""18 digits, so that every version fits an int64."""
 LEADING_DIM = MappingProxyType({"user": 1, "context": 1, "item": -1})
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -109,7 +111,7 @@ class _SlotNames(BaseModel):
 class _Document(_Strict):
     format: Literal[1]
     model: str
-    version: int = Field(ge=1)
+    version: int = Field(ge=1, le=VERSION_MAX)
     feature_schema: dict[str, Any] = Field(alias="schema")
     slots: list[_SlotNames]
     graph: Graph

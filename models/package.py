@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from feature_store.schema import Schema
 from feature_store.transforms import Slot
@@ -29,6 +29,7 @@ from .errors import PackageError, PackageExistsError, PackageMissingError
 from .manifest import (
     MANIFEST_BYTES_MAX,
     MANIFEST_FILE,
+    VERSION_MAX,
     FileEntry,
     Golden,
     Graph,
@@ -57,8 +58,8 @@ def version_dir(repository: Path | str, model: str, version: int) -> Path:
     """Where that version lives. Raises PackageError for a model name that is not one plain path component."""
     if not is_safe_name(model):
         raise PackageError(MANIFEST_FILE, f"model name {model!r}: letters, digits, '_', '-', '.' only, no leading dot")
-    if version < 1:
-        raise PackageError(MANIFEST_FILE, f"version {version}: must be 1 or more")
+    if not 1 <= version <= VERSION_MAX:
+        raise PackageError(MANIFEST_FILE, f"version {version}: must be 1 to {VERSION_MAX}")
     return Path(repository) / model / str(version)
 
 
@@ -69,7 +70,7 @@ def read_manifest(directory: Path | str) -> Manifest:
     """
     path = Path(directory) / MANIFEST_FILE
     try:
-        with open(path, "rb") as file:
+        with _open_plain(path, MANIFEST_FILE) as file:
             raw = file.read(MANIFEST_BYTES_MAX + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise PackageMissingError(MANIFEST_FILE, f"no model package in {directory}") from error
@@ -175,7 +176,10 @@ def _refuse_existing(target: Path) -> None:
 
 def _walk(root: Path) -> Iterator[str]:
     """Names of all files below `root`, with `/`; links are reported like files, for `_describe` to refuse."""
-    for folder, folders, files in os.walk(root):
+    def refuse(error: OSError) -> None:
+        raise PackageError(os.path.relpath(error.filename, root), f"not a readable folder: {error.strerror}") from error
+
+    for folder, folders, files in os.walk(root, onerror=refuse):
         for name in [*files, *(d for d in folders if os.path.islink(os.path.join(folder, d)))]:
             yield Path(folder, name).relative_to(root).as_posix()
 
@@ -189,12 +193,8 @@ def _describe(root: Path, name: str, bytes_expected: int | None = None) -> FileE
         for parent in [*Path(name).parents][:-1]:
             if (root / parent).is_symlink():
                 raise PackageError(name, f"{parent} is a link; packages hold plain files only")
-        descriptor = os.open(root / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(descriptor, "rb", buffering=0) as file:
-            status = os.fstat(descriptor)
-            size = status.st_size
-            if not stat.S_ISREG(status.st_mode):
-                raise PackageError(name, "not a plain file")
+        with _open_plain(root / name, name) as file:
+            size = os.fstat(file.fileno()).st_size
             if bytes_expected is not None and size != bytes_expected:
                 raise PackageError(name, f"damaged: {size} bytes, the manifest says {bytes_expected}; push it again")
             while chunk := file.read(_CHUNK_BYTES):
@@ -205,6 +205,15 @@ def _describe(root: Path, name: str, bytes_expected: int | None = None) -> FileE
     except OSError as error:
         raise PackageError(name, f"not a readable plain file: {error.strerror}") from error
     return FileEntry(sha256=digest.hexdigest(), bytes=total)
+
+
+def _open_plain(path: Path, name: str) -> BinaryIO:
+    """Opens a file for reading, but no link, and without waiting for the other end of a pipe."""
+    file = open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise PackageError(name, "not a plain file")
+    return file
 
 
 def _sync_tree(root: Path) -> None:

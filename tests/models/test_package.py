@@ -96,6 +96,37 @@ def test_missing_grown_linked_and_unlisted_files_are_named(package, tmp_path):
         verify(package)
 
 
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+def test_a_manifest_that_is_no_plain_file_is_refused_without_waiting(package, tmp_path, kind):
+    path = package / MANIFEST_FILE
+    path.rename(tmp_path / "elsewhere")
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to(tmp_path / "elsewhere")
+    else:
+        path.mkdir()
+    for read in (read_manifest, verify):
+        with pytest.raises(PackageError) as caught:
+            read(package)
+        assert caught.value.file == MANIFEST_FILE and not isinstance(caught.value, PackageMissingError)
+    assert list_versions(tmp_path / "repository", "tiny") == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser reads every folder")
+def test_a_folder_that_cannot_be_read_is_named(package):
+    (package / "hidden").mkdir(mode=0)
+    with pytest.raises(PackageError, match="hidden: not a readable folder"):
+        verify(package)
+
+
+def test_every_version_that_can_be_written_is_listed(tmp_path):
+    tiny.write(tmp_path, 10**18 - 1)
+    assert list_versions(tmp_path, "tiny") == [10**18 - 1]
+    with pytest.raises(PackageError, match="version 10{18}: must be 1 to"):
+        tiny.write(tmp_path, 10**18)
+
+
 def test_linked_folder_is_refused(package, tmp_path):
     (package / "graph").rename(tmp_path / "graph")
     (package / "graph").symlink_to(tmp_path / "graph")
@@ -131,6 +162,7 @@ def change(raw, path, value):
 @pytest.mark.parametrize("path, value, message", [
     (("format",), 2, "format"),
     (("version",), 0, "version"),
+    (("version",), 10**18, "version"),
     (("version",), "1", "version"),
     (("graph", "inputs", 0, "side"), "item", "side item, but slot age"),
     (("graph", "inputs", 0, "shape"), [-1], "must start with 1"),
