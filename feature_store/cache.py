@@ -97,6 +97,10 @@ def read_keys(table: pa.Table, key: str) -> np.ndarray:
     """The key column as int64 [rows]. Raises DataError."""
     _require_column(table, key, "key")
     column = table.column(key)
+    try:
+        column.validate(full=True)
+    except pa.ArrowException as error:
+        raise DataError(f"key column {key!r}: is damaged: {error}") from error
     if column.type not in (pa.int64(), pa.uint64()):
         raise DataError(f"key column {key!r}: got type {column.type}, expected int64 or uint64")
     if column.null_count:
@@ -112,7 +116,6 @@ def read_column(feature: Feature, table: pa.Table, keys: np.ndarray, optional: b
     _require_column(table, feature.name, "feature")
     column = table.column(feature.name)
     try:
-        column.validate(full=True)
         return read_cells(feature, column)
     except CellProblem as problem:
         where = "" if problem.row is None else f" in row {problem.row} (id {keys[problem.row]})"
@@ -127,7 +130,8 @@ def read_parquet(schema: Schema, side: Side, path: str | Path, key: str) -> pa.T
     try:
         with pq.ParquetFile(path) as file:
             return file.read(columns=[name for name in file.schema_arrow.names if name in wanted])
-    except (OSError, pa.ArrowException) as error:
+    # pyarrow decodes the names of a damaged file's columns as UTF-8.
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise DataError(f"features of side {side!r}: cannot read {path}: {error}") from error
 
 
