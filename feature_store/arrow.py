@@ -49,8 +49,8 @@ def arrow_type(feature: Feature) -> pa.DataType:
 
 
 def read_cells(feature: Feature, array: pa.Array | pa.ChunkedArray) -> Cells:
-    """Flatten an Arrow array; null cells become the feature's default. Raises CellProblem, and ArrowInvalid for an array
-    whose offsets or lengths contradict its buffers, as one out of a damaged file may: Arrow would abort the process."""
+    """Flatten an Arrow array; null cells become the feature's default. Raises CellProblem, and ArrowInvalid for an
+    array whose offsets contradict its buffers, as one out of a damaged file may: Arrow would abort the process."""
     array.validate(full=True)
     array = _one_chunk(array)
     present = np.asarray(array.is_valid())
