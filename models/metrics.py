@@ -10,13 +10,14 @@ __all__ = ["auc", "bootstrap_interval", "ndcg"]
 def auc(labels: np.ndarray, scores: np.ndarray) -> float:
     """Area under the ROC curve: the chance that a positive outscores a negative, a tie counting one half.
 
-    labels [n] of 0/1, scores [n]. NaN when one class is absent. By ranks (Mann-Whitney U), ties at their mean rank.
+    labels [n] of 0/1, scores [n]. NaN when one class is absent, or when a score is NaN, which ranks nowhere. By ranks
+    (Mann-Whitney U), ties at their mean rank.
     """
-    labels = np.asarray(labels).astype(bool)
+    labels, scores = np.asarray(labels).astype(bool), np.asarray(scores, np.float64)
     positives, negatives = int(labels.sum()), int((~labels).sum())
-    if not positives or not negatives:
+    if not positives or not negatives or np.isnan(scores).any():
         return float("nan")
-    _, group, sizes = np.unique(np.asarray(scores), return_inverse=True, return_counts=True)
+    _, group, sizes = np.unique(scores, return_inverse=True, return_counts=True)
     mean_rank = np.cumsum(sizes) - (sizes - 1) / 2
     rank_sum = mean_rank[group][labels].sum()
     return float((rank_sum - positives * (positives + 1) / 2) / (positives * negatives))
@@ -25,9 +26,10 @@ def auc(labels: np.ndarray, scores: np.ndarray) -> float:
 def ndcg(labels: np.ndarray, scores: np.ndarray, groups: np.ndarray, k: int = 10) -> float:
     """Mean NDCG@k over the groups (users) that have both a positive and a negative; gain is the label.
 
-    labels [n] >= 0, scores [n], groups [n]. Ties keep the order in which rows came. NaN when no group qualifies.
+    labels [n] >= 0, scores [n] (NaN ranks last), groups [n]. Ties keep the order in which rows came. NaN when no group
+    qualifies.
     """
-    labels, scores, groups = (np.asarray(a) for a in (labels, scores, groups))
+    labels, scores, groups = np.asarray(labels), np.asarray(scores, np.float64), np.asarray(groups)
     discounts = 1 / np.log2(np.arange(2, k + 2))
     found = []
     for rows in _rows_by_group(groups):

@@ -17,7 +17,7 @@ from models.errors import ConfigError
 from models.export import build, export, export_saved_model, serving_function
 from models.passes import captured_variables, cut, freeze
 from models.features import TestRequest
-from models.golden import GOLDEN_ROWS_MIN, UNKNOWN_IDS
+from models.golden import GOLDEN_ROWS_MIN, UNKNOWN_IDS, UNKNOWN_OCCUPATION
 from models.inputs import SCHEMA, SLOTS
 from models.package import PackageExistsError, verify
 from models.stock import load_vocabularies, stock_inputs
@@ -103,7 +103,9 @@ def test_golden_rows_hold_what_real_data_lacks(golden, tiny_trained):
     ids = set(golden["item:movie_id"].to_pylist())
     assert set(UNKNOWN_IDS) <= ids
     genres, histories = golden["item:genres"].to_pylist(), golden["user:history_item"].to_pylist()
-    assert [] in genres and any(b"Telenovela" in g for g in genres) and [] in histories and max(map(len, histories)) > 5
+    assert list(UNKNOWN_IDS) in histories and 50 in map(len, histories)
+    assert UNKNOWN_OCCUPATION in golden["user:occupation"].to_pylist()
+    assert [] in genres and any(b"Telenovela" in g for g in genres) and [] in histories
     assert len(set(golden["score:liked"].to_pylist())) > 100
 
 

@@ -33,6 +33,14 @@ def test_ndcg_by_hand():
     assert np.isnan(ndcg(labels[3:], scores[3:], groups[3:]))
 
 
+def test_scores_that_are_no_numbers_earn_nothing():
+    labels = np.array([1, 0, 1, 0])
+    assert np.isnan(auc(labels, np.array([np.nan, 0.1, 0.9, 0.2])))
+    assert ndcg(labels, np.array([np.nan, 3, np.nan, 2]), np.zeros(4), k=2) == 0
+    # Unsigned scores must not wrap when they are turned round.
+    assert ndcg(labels, np.array([2, 0, 3, 1], np.uint8), np.zeros(4)) == 1
+
+
 def test_bootstrap_draws_whole_groups():
     rng = np.random.default_rng(0)
     user_mean = rng.normal(size=40)
