@@ -154,10 +154,12 @@ class Pad:
     op: ClassVar[str] = "pad"
 
     def __post_init__(self) -> None:
-        """Check the length and the value."""
+        """Check the length and the value, and take a numpy number as Python's, which JSON can carry."""
         _require(_is_count(self.length, WIDTH_MAX) and self.length >= 1, self,
                  f"length must be 1 to {WIDTH_MAX}, got {self.length!r}")
         _require(is_number(self.value), self, f"value must be a number, got {self.value!r}")
+        if isinstance(self.value, np.generic):
+            object.__setattr__(self, "value", self.value.item())
 
 
 Transform = Log1p | Clip | Bucketize | Hash64 | Cross | Truncate | Pad

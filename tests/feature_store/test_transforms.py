@@ -55,6 +55,12 @@ def test_numpy_boundaries_are_rounded_to_f32():
     assert fs.Bucketize(np.array([0.1, 0.2])).boundaries == tuple(map(float, np.float32([0.1, 0.2])))
 
 
+def test_a_numpy_pad_value_is_a_plain_number(schema):
+    slots = [fs.Slot("s", "tags", (fs.Pad(4, np.int64(-3)),))]
+    assert compile_slots(schema, slots, "item").slots[0].pad_value == -3
+    assert json.loads(json.dumps(slots[0].to_json()))["transforms"] == [{"op": "pad", "length": 4, "value": -3}]
+
+
 def test_json_problems_of_all_slots_are_reported_at_once():
     data = [{"name": "a", "feature": "x", "transforms": [{"op": "sqrt"}, {"op": "clip", "lo": 1}]}, {"name": "b"}]
     with pytest.raises(fs.SlotError) as caught:
