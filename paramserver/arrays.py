@@ -6,12 +6,10 @@ import numpy as np
 
 from paramserver.errors import ArrayError, IdError, OptionError
 
-__all__ = ["BATCH_IDS_MAX", "DIM_MAX", "POOLINGS", "ROWS_MAX", "as_default_row", "as_ids", "as_offsets", "as_rows",
-           "as_weights", "check_options", "out_kind", "out_rows", "out_status", "pooling"]
+__all__ = ["DIM_MAX", "POOLINGS", "ROWS_MAX", "as_default_row", "as_ids", "as_offsets", "as_rows", "as_weights",
+           "check_options", "out_kind", "out_rows", "out_status", "pooling"]
 
 POOLINGS = ("sum", "mean", "sqrtn")
-#: int32 offsets end at the number of ids.
-BATCH_IDS_MAX = 2**31 - 1
 #: Numbers in a row.
 DIM_MAX = 4096
 #: What rows_hint may ask for.
