@@ -8,6 +8,12 @@ export PATH="$PWD/.venv/bin:$PATH"
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:strict_string_checks=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
+# Where TensorFlow's library lies, found as the service finds it; without one its tests print that they were skipped.
+find_tensorflow='from importlib.util import find_spec
+spec = find_spec("tensorflow")
+print(spec.submodule_search_locations[0] if spec else "")'
+LAMBDA_SVC_TENSORFLOW_DIR=${LAMBDA_SVC_TENSORFLOW_DIR:-$(.venv/bin/python -c "$find_tensorflow")}
+export LAMBDA_SVC_TENSORFLOW_DIR
 mkdir -p "$folder"
 log=$folder/build.log
 build() {
