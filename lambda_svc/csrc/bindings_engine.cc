@@ -24,6 +24,12 @@ DType dtype_of(const std::string& input, const std::string& text) {
   throw EngineError("input " + input + ": dtype " + text + "; expected f32, i64 or i32");
 }
 
+// The struct-module codes of NumPy arrays that feed an input in place.
+const char* formats_of(DType dtype) {
+  if (dtype == DType::kI64) return "l q L Q";
+  return dtype == DType::kI32 ? "i" : "f";
+}
+
 std::shared_ptr<TfExecutable> load(const std::shared_ptr<TfLibrary>& library, const nb::bytes& graph_def,
                                    const std::vector<InputTuple>& inputs, const std::vector<std::string>& outputs,
                                    const nb::bytes& config_proto, const nb::bytes& run_options) {
@@ -46,7 +52,7 @@ nb::tuple run(const TfExecutable& executable, const std::vector<nb::object>& fee
   std::vector<Feed> views;
   for (std::size_t i = 0; i < feeds.size(); ++i) {
     const TensorSpec& spec = executable.inputs()[i];
-    held.emplace_back(feeds[i], spec.name, "f i l q");
+    held.emplace_back(feeds[i], "input " + spec.name, formats_of(spec.dtype));
     const Py_buffer& view = held.back().view();
     dims.emplace_back(view.shape, view.shape + view.ndim);
     views.push_back({view.buf, static_cast<std::size_t>(view.len), nullptr, view.ndim});
@@ -100,7 +106,7 @@ void bind_engine(nb::module_& module) {
            })
       .def("run", &run, "feeds"_a, "rows"_a,
            "Runs once on arrays in input order; returns (float32 [heads, rows], bytes of feeds copied because they "
-           "were not 64-byte aligned). Raises EngineError.");
+           "were not 64-byte aligned). Raises EngineError, InvalidRequest for an array of another dtype.");
 }
 
 }  // namespace lambda_svc

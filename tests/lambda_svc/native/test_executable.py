@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lambda_svc._core import TensorFlowLibrary
-from lambda_svc.errors import EngineError, EngineUnavailable
+from lambda_svc.errors import EngineError, EngineUnavailable, InvalidRequest
 from lambda_svc.session.engine import GraphSignature, TensorSpec
 
 X = TensorSpec("x:0", "f32", (-1, 4))
@@ -90,6 +90,8 @@ def test_tensorflow_s_own_words_come_through(graphs, engine, dot):
     assert picky.run([np.array([2, 0])], 2)[0].tolist() == [[3.0, 1.0]]
     with pytest.raises(EngineError, match="output y:0: got 2 values; expected one for each of 3 rows"):
         dot.run([np.ones((2, 4), np.float32), np.ones((1, 4), np.float32)], 3)
+    with pytest.raises(InvalidRequest, match="input u:0: got items of format i; expected one of f"):
+        dot.run([np.ones((2, 4), np.float32), np.ones((1, 4), np.int32)], 2)
     with pytest.raises(EngineError, match="feeds: got 1"):
         dot.run([np.ones((2, 4), np.float32)], 2)
 
