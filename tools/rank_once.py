@@ -24,6 +24,8 @@ def parse_ids(text: str) -> np.ndarray:
         if match is None:
             raise ValueError(f"candidates: got {part.strip()!r}; expected a number or a range such as 100-200")
         first, last = int(match.group(1)), int(match.group(2) or match.group(1))
+        if last < first:
+            raise ValueError(f"candidates: got {part.strip()!r}; expected a range that ascends, such as 100-200")
         if last - first >= IDS_MAX:
             raise ValueError(f"candidates: {part.strip()} has more than {IDS_MAX:,} ids")
         ids.extend(range(first, last + 1))
