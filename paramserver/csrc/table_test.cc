@@ -137,6 +137,24 @@ void deleting_frees_rows_and_slots() {
   CHECK(table.stats().bytes <= 2 * bytes);
 }
 
+// Rows keep their places in segments of any number, and places are not cut to 32 bits.
+void row_numbers_map_to_places_of_their_own() {
+  RowStore grown(16'384, 0, false);
+  std::set<const std::byte*> places;
+  constexpr RowNumber kRows = 128 * 8;  // segments 0 to 3
+  for (RowNumber row = 0; row < kRows; ++row) {
+    CHECK(grown.allocate() == row);
+    std::memcpy(grown.at(row), &row, sizeof row);
+    places.insert(grown.at(row));
+  }
+  CHECK(places.size() == kRows);
+  for (RowNumber row = 0; row < kRows; ++row) CHECK(std::memcmp(grown.at(row), &row, sizeof row) == 0);
+  grown.release(7);
+  CHECK(grown.allocate() == 7 && grown.allocate() == kRows);
+  RowStore large(16'384, std::uint64_t{1} << 21, false);  // 32 GiB that nobody touches
+  CHECK(large.at((std::uint64_t{1} << 21) - 1) - large.at(0) == 16'384 * ((std::ptrdiff_t{1} << 21) - 1));
+}
+
 // Memory retired in turn t is free from turn t + 2 on: no reader that entered before may let the turn get there.
 void a_visit_holds_the_turn() {
   ReaderGate gate;
@@ -244,6 +262,7 @@ int main() {
   kernels_agree();
   grows_from_nothing_and_keeps_every_id();
   deleting_frees_rows_and_slots();
+  row_numbers_map_to_places_of_their_own();
   a_visit_holds_the_turn();
   overlapping_visits_let_the_turn_go_on();
   pools_through_row_source();
