@@ -99,13 +99,14 @@ class RankingClient:
         context: Mapping[str, object] | None = None,
         items: Mapping[str, object] | None = None,
         formula_inputs: Mapping[str, object] | None = None,
+        formula: str = "",
         timeout_s: float = 1.0,
     ) -> RankAnswer:
         """Ranks candidates for one user; `top_k` 0 returns all. Ids are int64 or uint64, the same 64 bits.
 
         `user`, `context` and `items` bring raw features that override stored ones, by name: one row for user and
-        context, one row per candidate for items (lambda_svc.columns.pack says which values are taken). Raises the same
-        error classes as the server.
+        context, one row per candidate for items (lambda_svc.columns.pack says which values are taken). `formula` orders
+        by something else than the scenario does. Raises the same error classes as the server.
         """
         message = pb.RankRequest(
             scenario=scenario,
@@ -116,6 +117,7 @@ class RankingClient:
             context_columns=[pack(name, [value]) for name, value in (context or {}).items()],
             item_columns=[pack(name, values) for name, values in (items or {}).items()],
             formula_inputs=[pack(name, values) for name, values in (formula_inputs or {}).items()],
+            formula=formula,
         )
         return RankAnswer.of(self.call(message, timeout_s))
 

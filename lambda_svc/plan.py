@@ -6,8 +6,9 @@ table rows feed which input of the graph, in the graph's own order. What does no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
 from feature_store import Extractor, FeatureCache
 from lambda_svc._core import Arena, Formula, Pipeline, PlanInput
@@ -20,6 +21,8 @@ from models.package import GraphInput, Manifest
 from paramserver import Table
 
 __all__ = ["LoadedModel", "ScenarioPlan", "compile_plan", "extractors_for"]
+
+FORMULAS_MAX = 64  # formulas of requests that are kept compiled, per scenario
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class ScenarioPlan:
     config: ScenarioConfig
     model: LoadedModel
     pipeline: Pipeline
+    pipeline_for: Callable[[str], Pipeline]  # the same with another formula; raises FormulaError
     spec: RequestSpec
     heads: tuple[str, ...]
     wire: pb.Plan
@@ -61,34 +65,42 @@ def extractors_for(manifest: Manifest, caches: Mapping[str, FeatureCache | None]
 def compile_plan(scenario: str, config: ScenarioConfig, model: LoadedModel) -> ScenarioPlan:
     """Binds a model to a scenario. Raises PlanError or FormulaError naming what does not fit."""
     manifest = model.manifest
-    heads = tuple(output.head for output in manifest.graph.outputs)
-    capsules = {side: extractor.capsule for side, extractor in model.extractors.items()}
-    table_names = list(model.tables)
-    pipeline = Pipeline(
-        arena=model.arena,
-        executable=model.graph.capsule,
-        user=capsules.get("user"),
-        context=capsules.get("context"),
-        item=capsules.get("item"),
-        tables=[(name, model.tables[name].capsule) for name in table_names],
-        inputs=[_plan_input(entry, manifest, table_names) for entry in manifest.graph.inputs],
-        formula=Formula(config.formula, list(heads), list(config.formula_inputs)),
-        slice_rows=config.slice_rows,
-        user_cached=model.caches["user"] is not None,
-        item_cached=model.caches["item"] is not None,
-    )
+    pipeline_for = lru_cache(maxsize=FORMULAS_MAX)(partial(_pipeline, config, model))
     order = {side: [feature.name for feature in extractor.features] for side, extractor in model.extractors.items()}
     return ScenarioPlan(
         scenario=scenario,
         config=config,
         model=model,
-        pipeline=pipeline,
+        pipeline=_pipeline(config, model, config.formula),
+        pipeline_for=pipeline_for,
         spec=RequestSpec.of(manifest.schema, order, config.candidates_max, config.formula_inputs),
-        heads=heads,
+        heads=_heads(manifest),
         wire=pb.Plan(
             model=manifest.model, version=manifest.version, engine=model.graph.engine, precision=model.graph.precision
         ),
     )
+
+
+def _pipeline(config: ScenarioConfig, model: LoadedModel, formula: str) -> Pipeline:
+    manifest, tables = model.manifest, list(model.tables)
+    capsules = {side: extractor.capsule for side, extractor in model.extractors.items()}
+    return Pipeline(
+        arena=model.arena,
+        executable=model.graph.capsule,
+        user=capsules.get("user"),
+        context=capsules.get("context"),
+        item=capsules.get("item"),
+        tables=[(name, model.tables[name].capsule) for name in tables],
+        inputs=[_plan_input(entry, manifest, tables) for entry in manifest.graph.inputs],
+        formula=Formula(formula, list(_heads(manifest)), list(config.formula_inputs)),
+        slice_rows=config.slice_rows,
+        user_cached=model.caches["user"] is not None,
+        item_cached=model.caches["item"] is not None,
+    )
+
+
+def _heads(manifest: Manifest) -> tuple[str, ...]:
+    return tuple(output.head for output in manifest.graph.outputs)
 
 
 def _plan_input(entry: GraphInput, manifest: Manifest, tables: list[str]) -> PlanInput:

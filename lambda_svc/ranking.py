@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from lambda_svc import response
-from lambda_svc._core import CancelFlag
+from lambda_svc._core import CancelFlag, Pipeline
 from lambda_svc.admission import Admission, AdmissionStats
-from lambda_svc.errors import InvalidRequest, NotFound
+from lambda_svc.errors import FormulaError, InvalidRequest, NotFound
 from lambda_svc.plan import ScenarioPlan
 from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.request import ParsedRequest, parse, shown
@@ -42,11 +42,12 @@ class Ranking:
         left_s = plan.config.deadline_ms / 1e3 if time_left_s is None else min(time_left_s, DEADLINE_S_MAX)
         deadline_ns = arrived_ns + int(left_s * 1e9)
         request = parse(message, plan.spec)
+        pipeline = _pipeline(request, plan)
         _refuse_unknown(request, plan)
         parsed_ns = time.monotonic_ns()
         with self._admissions[plan.scenario].admit(deadline_ns):
             admitted_ns = time.monotonic_ns()
-            result = plan.pipeline.rank(
+            result = pipeline.rank(
                 user_id=request.user_id,
                 candidate_ids=request.candidate_ids,
                 columns=request.columns,
@@ -77,6 +78,16 @@ class Ranking:
     def stats(self) -> dict[str, AdmissionStats]:
         """Admission counters by scenario."""
         return {name: admission.stats() for name, admission in self._admissions.items()}
+
+
+def _pipeline(request: ParsedRequest, plan: ScenarioPlan) -> Pipeline:
+    """The scenario's pipeline, or one that orders by the request's own formula."""
+    if not request.formula:
+        return plan.pipeline
+    try:
+        return plan.pipeline_for(request.formula)
+    except FormulaError as error:
+        raise InvalidRequest("formula", repr(shown(request.formula)), str(error)) from None
 
 
 def _refuse_unknown(request: ParsedRequest, plan: ScenarioPlan) -> None:

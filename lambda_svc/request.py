@@ -50,6 +50,7 @@ class ParsedRequest:
     top_k: int
     columns: list[NativeColumn]
     formula_inputs: list[np.ndarray]
+    formula: str  # empty: the scenario's
 
 
 def parse(message: pb.RankRequest, spec: RequestSpec) -> ParsedRequest:
@@ -67,6 +68,7 @@ def parse(message: pb.RankRequest, spec: RequestSpec) -> ParsedRequest:
         top_k=message.top_k,
         columns=columns,
         formula_inputs=_formula_inputs(message.formula_inputs, spec.formula_inputs, rows),
+        formula=message.formula,
     )
 
 

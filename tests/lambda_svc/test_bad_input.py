@@ -56,6 +56,8 @@ BAD = {
         request(item_columns=[f32("n" * 100_000, [10])]), f"item_columns[{'n' * 64}...]", "nnn...", "'price'",
     ),
     "undeclared formula input": (request(formula_inputs=[f32("bid", [10])]), "formula_inputs[bid]", "bid", "one of"),
+    "invalid formula": (request(formula="liked +"), "formula", "liked +", "expected"),
+    "formula of an unknown head": (request(formula="likd * 2"), "formula", "likd", "liked"),
 }
 
 
@@ -127,6 +129,7 @@ columns = st.builds(
         context_columns=st.lists(columns, max_size=2),
         item_columns=st.lists(columns, max_size=3),
         formula_inputs=st.lists(columns, max_size=1),
+        formula=st.sampled_from(["", "liked", "-engaged", "log(liked", "\x00"]) | st.text(max_size=30),
     )
 )
 def test_any_request_is_answered_or_refused_by_name(server, message):

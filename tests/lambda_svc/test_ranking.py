@@ -43,6 +43,14 @@ def test_top_k_is_the_head_of_the_full_order(world, client):
     np.testing.assert_array_equal(best.rank_scores, everything.rank_scores[:10])
 
 
+def test_a_request_may_order_by_its_own_formula(world, client):
+    ids = list(world.items)[:50]
+    answer = client.rank("rank", 4, ids, formula="-liked")
+    np.testing.assert_array_equal(answer.rank_scores, -answer.heads["liked"].astype(np.float64))
+    assert (np.diff(answer.rank_scores) <= 0).all()
+    check(client.rank("rank", 4, ids), world.score_ids(4, ids))
+
+
 def test_no_candidates_is_an_empty_list(client):
     answer = client.rank("rank", 1, [])
     assert len(answer.candidate_ids) == 0 and answer.message.plan.slices == 0
