@@ -1,15 +1,18 @@
-"""Runs every rule over the source tree that holds this file, or over the folder given."""
+"""Runs every rule over the source tree that holds this file, or over the folder given. With --write-protos it first
+writes what the .proto files generate."""
 
 import sys
 import time
 from pathlib import Path
 
-from tools.tidy import Tree, check
+from tools.tidy import Tree, check, proto
 
 if __name__ == "__main__":
     start = time.perf_counter()
-    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[2]
-    tree = Tree(root)
+    folders = [argument for argument in sys.argv[1:] if argument != "--write-protos"]
+    tree = Tree(Path(folders[0]) if folders else Path(__file__).resolve().parents[2])
+    if "--write-protos" in sys.argv:
+        proto.write(tree)
     problems = check(tree)
     for problem in problems:
         print(problem)
