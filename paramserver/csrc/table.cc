@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "paramserver/csrc/error.h"
 
@@ -14,6 +15,11 @@ namespace {
 constexpr std::size_t kWriteGroup = 32;
 // A writer looks for reclaimable rows after this many ids, so that one large update does not double the table.
 constexpr std::size_t kReclaimEvery = 4096;
+// With this many superseded rows more than live ones, a writer gives way to the readers that hold them up. They may
+// be off the CPU in the middle of a visit, and every write until they are back on it would take new memory.
+constexpr std::size_t kRetiredSlack = std::size_t{1} << 14;
+// The longest that one write gives way, in turns of the scheduler: a reader that never comes back stops nobody.
+constexpr int kYieldsMax = 64;
 
 std::uint32_t checked_dim(const TableOptions& options) {
   if (options.dim < 1 || options.dim > kDimMax) {
@@ -156,6 +162,14 @@ void Table::rebuild(std::uint64_t rows) {
 
 void Table::reclaim() {
   if (retired_rows_.empty() && retired_indexes_.empty()) return;
+  reclaim_quiet();
+  for (int i = 0; i < kYieldsMax && retired_rows_.size() > size() + kRetiredSlack; ++i) {
+    std::this_thread::yield();
+    reclaim_quiet();
+  }
+}
+
+void Table::reclaim_quiet() {
   gate_.try_advance();
   const auto quiet = [now = gate_.turn()](std::uint64_t turn) { return turn + ReaderGate::kTurnsToQuiet <= now; };
   for (; !retired_rows_.empty() && quiet(retired_rows_.front().turn); retired_rows_.pop_front()) {

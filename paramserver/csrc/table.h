@@ -2,7 +2,7 @@
 //
 // An update writes a fresh row and publishes its number with one store, so a reader sees the old row or the new one,
 // whole. Old rows and old indexes are reclaimed when ReaderGate says that no reader can hold them. Readers take no lock
-// and never wait; writers take turns on a mutex.
+// and never wait; writers take turns on a mutex, and give way for a moment to readers that hold up many old rows.
 // Ownership: make it with std::make_shared; whoever holds a RowSource capsule keeps it alive.
 #pragma once
 
@@ -90,6 +90,7 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   void retire(RowNumber row);
   void rebuild(std::uint64_t rows);
   void reclaim();
+  void reclaim_quiet();
 
   const std::uint32_t dim_;
   const Stored stored_;
