@@ -113,10 +113,17 @@ def test_a_manifest_that_is_no_plain_file_is_refused_without_waiting(package, tm
     assert list_versions(tmp_path / "repository", "tiny") == []
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser reads every folder")
-def test_a_folder_that_cannot_be_read_is_named(package):
-    (package / "hidden").mkdir(mode=0)
-    with pytest.raises(PackageError, match="hidden: not a readable folder"):
+def test_a_folder_that_cannot_be_read_is_named(package, monkeypatch):
+    (package / "hidden").mkdir()
+    scandir = os.scandir
+
+    def refuse(path):
+        if Path(path).name == "hidden":
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(PackageError, match="hidden: not a readable folder: Permission denied"):
         verify(package)
 
 
