@@ -44,7 +44,7 @@ def serve(
 ))
 def rank(
     scenario: Annotated[str, typer.Argument(help="Scenario of the server's configuration.")],
-    user: Annotated[int, typer.Option(help="User id, 64 bits.")],
+    user: Annotated[str, typer.Option(help="User id, 64 bits.")],
     candidates: Annotated[str, typer.Option(help="Item ids: numbers and ranges, such as 5,7,100-200.")],
     top: Annotated[int, typer.Option(help="How many to show, best first; 0 means all.", min=0)] = 10,
     server: Annotated[str, typer.Option(help="HOST:PORT of the server.")] = "127.0.0.1:8500",

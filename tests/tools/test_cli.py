@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tools import bench
+from lambda_svc.client import RankAnswer
+from lambda_svc.errors import DeadlineExceeded, Unavailable
+from lambda_svc.proto import ranking_pb2 as pb
+from tools import bench, rank_once
 from tools.bench.figures import figure
 from tools.cli import app
 from tools.rank_once import parse_ids, parse_inputs
@@ -73,11 +76,109 @@ def test_formula_inputs_are_names_and_numbers():
             parse_inputs([text])
 
 
-def test_rank_without_a_server_ends_in_one_line():
-    nobody = ("--server", "127.0.0.1:1", "--timeout-ms", "500")
-    result = invoke("rank", "demo", "--user", "1", "--candidates", "1-3", *nobody)
-    assert result.exit_code == 1
-    assert result.output.startswith("lambda-svc: ") and "Traceback" not in result.output
+def refused(*arguments: str) -> str:
+    """The one line of a command that must fail with exit code 1."""
+    result = invoke(*arguments)
+    assert result.exit_code == 1 and result.output.count("\n") == 1, result.output
+    return result.output.strip()
+
+
+def rank_arguments(**changes: str) -> list[str]:
+    options = {"user": "1", "candidates": "1-3", "server": "127.0.0.1:1", "timeout-ms": "500"} | changes
+    return ["rank", "demo", *(part for name, value in options.items() for part in (f"--{name}", value))]
+
+
+def test_rank_without_a_server_says_how_to_get_one():
+    assert refused(*rank_arguments()) == (
+        "lambda-svc: no server at 127.0.0.1:1; start one with `lambda-svc serve CONFIG`, or pass --server HOST:PORT"
+    )
+
+
+@pytest.mark.parametrize(("changes", "expected"), [
+    ({"user": "99999999999999999999999"}, "--user: expected a 64-bit integer"),
+    ({"user": "18446744073709551616"}, "--user: expected a 64-bit integer"),
+    ({"user": "x"}, "--user: expected a 64-bit integer"),
+    ({"candidates": "18446744073709551616"}, "--candidates: got '18446744073709551616'; expected ids of 64 bits"),
+    ({"server": "localhost"}, "--server: got 'localhost'; expected HOST:PORT"),
+    ({"server": "localhost:0"}, "--server: got 'localhost:0'; expected HOST:PORT"),
+    ({"server": "localhost:99999"}, "--server: got 'localhost:99999'; expected HOST:PORT"),
+    ({"server": "http://here:80"}, "--server: got 'http://here:80'; expected HOST:PORT"),
+])
+def test_rank_names_the_option_that_is_wrong(changes, expected):
+    assert refused(*rank_arguments(**changes)).startswith(f"lambda-svc: {expected}")
+
+
+class Answering:
+    """A client whose server gives one known answer, or raises one known error."""
+
+    outcome: pb.RankResponse | Exception
+
+    def __init__(self, target: str) -> None:
+        pass
+
+    def __enter__(self) -> "Answering":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def rank(self, *_: object, **__: object) -> RankAnswer:
+        """The answer, whatever was asked."""
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return RankAnswer.of(self.outcome)
+
+
+def answer(flags: list[int]) -> pb.RankResponse:
+    return pb.RankResponse(
+        request_id="r-7",
+        candidate_ids=np.array([50, 9], np.int64).tobytes(),
+        positions=np.array([1, 0], np.uint32).tobytes(),
+        rank_scores=np.array([0.5, np.nan]).tobytes(),
+        heads=[pb.HeadScores(head="liked", scores=np.array([0.25, 0.125], np.float32).tobytes())],
+        flags=bytes(flags),
+        plan=pb.Plan(model="din_mmoe", version=1, engine="tensorflow 2.21.0", precision="f32", slices=7),
+        coverage=[pb.Coverage(source="user", asked=5, answered=5), pb.Coverage(source="context", asked=2, answered=0),
+                  pb.Coverage(source="table/item", asked=1721, answered=1655)],
+        reasons=[pb.Reason(code="unknown_user", count=1)],
+        times=pb.StageTimes(parse_us=20, run_us=1_234),
+    )
+
+
+def test_rank_shows_plan_coverage_reasons_and_times_in_words(monkeypatch):
+    monkeypatch.setattr(rank_once, "RankingClient", Answering)
+    monkeypatch.setattr(Answering, "outcome", answer([3, 0]), raising=False)
+    result = invoke(*rank_arguments())
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    for line in (
+        "request   r-7",
+        "plan      din_mmoe version 1 on tensorflow 2.21.0 f32, 7 slices",
+        "coverage  user 5/5, context 0/2, table/item 1655/1721",
+        "reasons   unknown_user 1",
+    ):
+        assert line in lines, result.output
+    assert lines[-1].startswith("times     parse 0.02, ") and "run 1.23, " in lines[-1] and lines[-1].endswith(" ms")
+    assert "flag" in result.output and "unknown NaN" in result.output
+
+
+def test_rank_shows_no_flags_when_there_are_none(monkeypatch):
+    monkeypatch.setattr(rank_once, "RankingClient", Answering)
+    monkeypatch.setattr(Answering, "outcome", answer([0, 0]), raising=False)
+    assert "flag" not in invoke(*rank_arguments()).output
+
+
+def test_a_deadline_says_the_limit_and_what_helps(monkeypatch):
+    monkeypatch.setattr(rank_once, "RankingClient", Answering)
+    monkeypatch.setattr(Answering, "outcome", DeadlineExceeded("Deadline Exceeded"), raising=False)
+    line = refused(*rank_arguments())
+    assert "within 500 ms" in line and "--timeout-ms" in line and "fewer candidates" in line
+
+
+def test_a_draining_server_is_not_taken_for_none(monkeypatch):
+    monkeypatch.setattr(rank_once, "RankingClient", Answering)
+    monkeypatch.setattr(Answering, "outcome", Unavailable("the server is draining"), raising=False)
+    assert refused(*rank_arguments()) == "lambda-svc: the server is draining"
 
 
 def test_config_check_names_the_problem(tmp_path):
