@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +37,7 @@ def run(options: DemoOptions, console: Console | None = None) -> int:
     console = console or Console()
     try:
         return _run(options, console)
-    except (LambdaError, ModelsError) as error:
+    except (LambdaError, ModelsError, OSError) as error:
         console.print(f"[bold red]demo:[/] {error}", highlight=False)
         return 1
 
@@ -43,9 +45,10 @@ def run(options: DemoOptions, console: Console | None = None) -> int:
 def _run(options: DemoOptions, console: Console) -> int:
     from tools.demo.offline import train_and_push
     from tools.demo.proof import prove
-    from tools.demo.serving import served
+    from tools.demo.serving import SCENARIO, served
     from tools.demo.showcase import show_rankings
 
+    started = time.perf_counter()
     with ExitStack() as stack:
         folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lambda-svc-demo-")))
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,7 +56,17 @@ def _run(options: DemoOptions, console: Console) -> int:
         client = stack.enter_context(served(folder, offline, console))
         show_rankings(client, offline, options.users, console)
         holds = prove(client, offline, console)
+    verdict = "[green]Everything holds[/]" if holds else "[bold red]Something does not hold, see above[/]"
+    seconds = time.perf_counter() - started
+    console.print(f"\n{verdict}: trained, exported, pushed, served and ranked in {seconds:.0f} s.")
     if options.keep:
-        again = f"[bold]lambda-svc serve {folder}/service.yaml[/]"
-        console.print(f"\nKept in {folder}. Serve it again: {again}", highlight=False)
+        program = Path(sys.executable).with_name("lambda-svc")
+        console.print(
+            f"Kept in {folder}. Serve it, and ask it from another terminal:",
+            f"  {program} serve {folder}/service.yaml",
+            f"  {program} rank {SCENARIO} --user {offline.features.users['id'][0]} --candidates 1-100",
+            sep="\n", highlight=False, soft_wrap=True,
+        )
+    else:
+        console.print("To keep the package and serve it yourself: lambda-svc demo --keep build/demo", highlight=False)
     return 0 if holds else 1

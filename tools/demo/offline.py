@@ -88,9 +88,9 @@ def _print_package(console: Console, pushed: Path) -> None:
 
     manifest = read_manifest(pushed)
     graph = manifest.files[manifest.graph.file].bytes
-    tables = ", ".join(f"{table.name} {table.rows:,} x {table.dim}" for table in manifest.tables)
-    line = f"   {manifest.model} version {manifest.version}: graph {graph / 1024:.0f} KiB; tables: {tables}"
-    console.print(line, highlight=False)
+    console.print(f"   {manifest.model} version {manifest.version}: graph {graph / 1024:.0f} KiB, tables (rows x dim):")
+    for table in manifest.tables:
+        console.print(f"     {table.name} {table.rows:,} x {table.dim}", highlight=False)
 
 
 def _indented(renderable):

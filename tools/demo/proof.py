@@ -40,10 +40,15 @@ def prove(client: RankingClient, offline: Offline, console: Console) -> bool:
     differences = {
         head: np.abs(scored.served[head].astype(np.float64) - scored.offline[head]) for head in scored.served
     }
-    table = Table("", "served", "offline", "difference", "", box=None, pad_edge=False, padding=(0, 2))
+    console.print(
+        "   Held-out rows, with the history of their moment, served and by Keras:",
+        f"   holds when no probability is further off than {TOLERANCE:g}.",
+        sep="\n", highlight=False,
+    )
+    table = Table("", "served", "offline", "difference", "", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     holds = [
-        _row_of_differences(table, "in-vocabulary ids", differences, scored.known),
-        _row_of_differences(table, "rows with unknown ids", differences, ~scored.known),
+        _row_of_differences(table, "known ids", differences, scored.known),
+        _row_of_differences(table, "unknown ids", differences, ~scored.known),
         _row_of_metric(table, "AUC liked", scored, lambda s: auc(scored.liked, s)),
         _row_of_metric(table, "NDCG@10 per user", scored, lambda s: ndcg(scored.liked, s, scored.users, 10)),
         scored.bytes_copied == 0,
@@ -89,7 +94,7 @@ def _known(request: TestRequest, offline: Offline) -> np.ndarray:
 
 def _row_of_differences(table: Table, name: str, differences: dict[str, np.ndarray], rows: np.ndarray) -> bool:
     worst = max(float(np.max(values[rows], initial=0.0)) for values in differences.values())
-    table.add_row(f"{name} ({rows.sum():,} rows)", "", "", f"{worst:.1e}", _mark(worst <= TOLERANCE))
+    table.add_row(f"{name}, {rows.sum():,} rows", "", "", f"{worst:.1e}", _mark(worst <= TOLERANCE))
     return worst <= TOLERANCE
 
 

@@ -6,7 +6,6 @@ import statistics
 import time
 
 import numpy as np
-from rich.columns import Columns
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -20,7 +19,16 @@ __all__ = ["show_rankings"]
 
 REPEATS = 30
 SHOWN = 10
-STAGES = ("parse", "admission", "gather", "lookup", "run", "topk", "respond")
+TITLE_WIDTH = 28
+STAGES = {
+    "parse": "check every column of the request",
+    "admission": "wait for a stream",
+    "gather": "features, transformed, into the arena",
+    "lookup": "embedding rows into the arena",
+    "run": "the dense graph, slice by slice",
+    "topk": "formula and order",
+    "respond": "pack the answer",
+}
 CONTEXT = {"hour": 20.0, "weekday": 5.0}  # a Friday evening
 
 
@@ -28,36 +36,35 @@ def show_rankings(client: RankingClient, offline: Offline, users: int, console: 
     """Ranks all films for the `users` most recently active users; prints top ten, history, times."""
     items = np.fromiter(offline.features.titles, np.int64)
     heading(console, 5, f"Rank all {len(items):,} films over gRPC")
+    console.print("   on a Friday evening; a film that the user has rated already is marked ·", highlight=False)
     recent = sorted(offline.features.requests, key=lambda request: -request.timestamp)
     user_ids = list(dict.fromkeys(request.user_id for request in recent))[:users]
-    answers = []
     for user_id in user_ids:
         answer = client.rank(SCENARIO, user_id, items, top_k=SHOWN, context=CONTEXT)
-        console.print(Padding(Columns([_history(offline, user_id), _top(offline, answer)]), (0, 0, 0, 3)))
-        answers.append(answer)
+        console.print(Padding(_side_by_side(offline, user_id, answer), (1, 0, 0, 3)))
     _print_times(client, user_ids[0], items, console)
 
 
-def _history(offline: Offline, user_id: int) -> Table:
+def _side_by_side(offline: Offline, user_id: int, answer: RankAnswer) -> Table:
+    """The user's latest ratings beside his top ten, narrow enough for 80 columns."""
     users = offline.features.users
     row = users["id"].to_pylist().index(user_id)
-    table = Table("rated", "", title=f"user {user_id}: latest ratings", title_justify="left", box=None)
     items, ratings = users["history_item"][row].as_py(), users["history_rating"][row].as_py()
-    for item, rating in list(zip(items, ratings))[:SHOWN]:
-        table.add_row("★" * int(rating), _title(offline, item))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("rated", width=5)
+    table.add_column(f"user {user_id}: latest ratings", width=TITLE_WIDTH, no_wrap=True)
+    table.add_column("score", width=6)
+    table.add_column(f"top {SHOWN}", width=TITLE_WIDTH, no_wrap=True)
+    for place in range(SHOWN):
+        stars, film, score, best = "", "", "", ""
+        if place < len(items):
+            stars, film = "★" * int(ratings[place]), offline.features.titles[items[place]]
+        if place < len(answer.candidate_ids):
+            item = int(answer.candidate_ids[place])
+            mark = "· " if item in items else ""
+            score, best = f"{answer.rank_scores[place]:.3f}", mark + offline.features.titles[item]
+        table.add_row(stars, film, score, best)
     return table
-
-
-def _top(offline: Offline, answer: RankAnswer) -> Table:
-    table = Table("score", "", title=f"top {SHOWN}", title_justify="left", box=None)
-    for item, score in zip(answer.candidate_ids, answer.rank_scores):
-        table.add_row(f"{score:.3f}", _title(offline, int(item)))
-    return table
-
-
-def _title(offline: Offline, item_id: int) -> str:
-    title = offline.features.titles[item_id]
-    return title if len(title) <= 34 else title[:33] + "…"
 
 
 def _print_times(client: RankingClient, user_id: int, items: np.ndarray, console: Console) -> None:
@@ -67,13 +74,15 @@ def _print_times(client: RankingClient, user_id: int, items: np.ndarray, console
         answer = client.rank(SCENARIO, user_id, items, top_k=SHOWN, context=CONTEXT)
         walls.append(time.perf_counter() - started)
         stages.append([getattr(answer.message.times, f"{stage}_us") for stage in STAGES])
-    table = Table("ms", *STAGES, "client sees", box=None, pad_edge=False, padding=(0, 2))
-    medians = [statistics.median(column) / 1000 for column in zip(*stages)]
-    table.add_row("median", *(f"{value:.2f}" for value in medians), f"[bold]{statistics.median(walls) * 1000:.2f}[/]")
+    table = Table("stage", "median ms", "", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for (stage, what), times in zip(STAGES.items(), zip(*stages)):
+        table.add_row(stage, f"{statistics.median(times) / 1000:9.2f}", what)
+    seen = f"[bold]{statistics.median(walls) * 1000:9.2f}[/]"
+    table.add_row("[bold]client sees[/]", seen, "the stages, gRPC and both ends")
     console.print(Padding(table, (1, 0, 0, 3)))
     plan = answer.message.plan
     console.print(
-        f"   {len(items):,} candidates in {plan.slices} slices on {plan.engine} {plan.precision}; "
-        f"bytes copied: {answer.message.bytes_copied}",
-        highlight=False,
+        f"   {len(items):,} candidates in {plan.slices} slices on {plan.engine} {plan.precision}, {REPEATS} requests",
+        f"   bytes copied: {answer.message.bytes_copied}",
+        sep="\n", highlight=False,
     )
