@@ -6,19 +6,23 @@ its path; `check` returns them as text for `lambda-svc config check`.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from lambda_svc._core import Formula
+from lambda_svc.config_files import feature_file_problems
+from lambda_svc.config_words import field_problems, read_yaml
 from lambda_svc.errors import ConfigError, FormulaError
-from models.package import PackageError, list_versions, read_manifest, version_dir
+from models.package import Manifest, PackageError, list_versions, read_manifest, version_dir
 
 __all__ = ["EngineConfig", "FeatureFile", "ScenarioConfig", "ServerConfig", "ServiceConfig", "check", "load",
            "package_dir"]
 
+Part = TypeVar("Part", bound=BaseModel)
 Positive = Annotated[int, Field(gt=0)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
 
@@ -44,8 +48,8 @@ class ServerConfig(_Frozen):
     @classmethod
     def _has_port(cls, value: str) -> str:
         host, _, port = value.rpartition(":")
-        if not host or not port.isdigit() or int(port) > 65535:
-            raise ValueError(f"expected HOST:PORT with a port of 0 to 65535, got {value!r}")
+        if not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
+            raise ValueError("HOST:PORT with a port of 0 to 65535")
         return value
 
 
@@ -68,7 +72,9 @@ class ScenarioConfig(_Frozen):
     """One kind of ranking request: its model, its formula and its limits."""
 
     model: Name
-    version: Literal["latest"] | Positive = "latest"
+    version: Annotated[
+        Literal["latest"] | Positive, Field(json_schema_extra={"takes": "'latest' or a whole number of at least 1"})
+    ] = "latest"
     formula: Annotated[str, Field(min_length=1, max_length=4096)]
     formula_inputs: tuple[Name, ...] = ()
     candidates_max: Annotated[int, Field(ge=1, le=1_000_000)] = 5_000
@@ -81,7 +87,7 @@ class ScenarioConfig(_Frozen):
     @classmethod
     def _distinct(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(value)) != len(value):
-            raise ValueError(f"names must differ, got {list(value)}")
+            raise ValueError("names that differ")
         return value
 
 
@@ -115,18 +121,20 @@ def check(path: str | Path) -> list[str]:
 
 def _parse(path: Path) -> tuple[ServiceConfig | None, list[str]]:
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document, problems = read_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         return None, [f"(file): cannot be read: {error.strerror}"]
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         return None, [f"(file): not YAML: {' '.join(str(error).split())}"]
     if not isinstance(document, dict):
-        return None, [f"(file): expected a mapping at the top, got {type(document).__name__}"]
+        return None, [*problems, f"(file): expected a mapping at the top, got {type(document).__name__}"]
+    document = _anchored(document, path.parent)
+    config = None
     try:
-        config = ServiceConfig.model_validate(_anchored(document, path.parent))
+        config = ServiceConfig.model_validate(document)
     except ValidationError as error:
-        return None, [_describe(problem) for problem in error.errors()]
-    return config, _missing_files(config) or _bad_scenarios(config)
+        problems += field_problems(error, ServiceConfig)
+    return config, problems + _problems_outside(document)
 
 
 def _anchored(document: dict[str, Any], base: Path) -> dict[str, Any]:
@@ -143,51 +151,83 @@ def _anchored(document: dict[str, Any], base: Path) -> dict[str, Any]:
     return anchored
 
 
-def _describe(problem: dict[str, Any]) -> str:
-    where = ".".join(str(part) for part in problem["loc"]) or "(file)"
-    got = problem.get("input")
-    shown = "" if problem["type"] == "missing" or isinstance(got, dict) else f" (got {got!r})"
-    return f"{where}: {problem['msg']}{shown}"
+def _problems_outside(document: dict[str, Any]) -> list[str]:
+    """What does not fit the world outside the file, for every part that is valid by itself.
 
-
-def _missing_files(config: ServiceConfig) -> list[str]:
-    problems = []
-    if not config.repository.is_dir():
-        problems.append(f"repository: no such folder: {config.repository}")
-    for side in ("user_features", "item_features"):
-        file: FeatureFile | None = getattr(config, side)
-        if file is not None and not file.path.is_file():
-            problems.append(f"{side}.path: no such file: {file.path}")
-    return problems
-
-
-def _bad_scenarios(config: ServiceConfig) -> list[str]:
-    """Models the repository lacks, and formulas that do not fit the heads of the version that would be served."""
-    problems = []
-    for name, scenario in config.scenarios.items():
-        try:
-            manifest = read_manifest(package_dir(config, scenario))
-            Formula(scenario.formula, [output.head for output in manifest.graph.outputs], list(scenario.formula_inputs))
-        except FormulaError as error:
-            problems.append(f"scenarios.{name}.formula: {error}")
-        except (ConfigError, PackageError) as error:
-            problems.append(f"scenarios.{name}.model: {error}")
-        if scenario.unknown_candidates == "refuse" and config.item_features is None:
+    Parts are looked at one by one, so that a bad port hides neither a missing model nor a bad formula.
+    """
+    problems, manifests = [], []
+    repository = document.get("repository")
+    if isinstance(repository, Path) and not os.path.isdir(repository):
+        problems.append(f"repository: no such folder: {repository}")
+    elif isinstance(repository, Path):
+        for name, raw in _mapping(document.get("scenarios")).items():
+            found, manifest = _model_problems(f"scenarios.{name}", repository, _mapping(raw))
+            problems += found
+            manifests += [] if manifest is None else [manifest]
+    files = {}
+    for side in ("user", "item"):
+        file, _ = _valid_part(FeatureFile, _mapping(document.get(f"{side}_features")))
+        if file is not None:
+            files[side] = file.path, file.key
+    problems += feature_file_problems(files, manifests)
+    for name, raw in _mapping(document.get("scenarios")).items():
+        if _mapping(raw).get("unknown_candidates") == "refuse" and document.get("item_features") is None:
             problems.append(f"scenarios.{name}.unknown_candidates: refuse needs item_features to know candidates by")
     return problems
 
 
-def package_dir(config: ServiceConfig, scenario: ScenarioConfig) -> Path:
-    """The package folder a scenario serves. Raises ConfigError when the repository does not hold it whole."""
+def _model_problems(where: str, repository: Path, raw: dict[Any, Any]) -> tuple[list[str], Manifest | None]:
+    """What is wrong with a scenario's model and formula, each if its own fields are valid; and the model's manifest."""
+    scenario, wrong = _valid_part(ScenarioConfig, {"formula": "0"} | raw, formula="0")
+    if scenario is None or "version" in wrong:
+        return [], None
+    try:
+        manifest = read_manifest(package_dir(repository, scenario))
+    except (ConfigError, PackageError) as error:
+        return [f"{where}.model: {error}"], None
+    except OSError as error:
+        return [f"{where}.model: {repository} cannot be read: {error.strerror}"], None
+    try:
+        if not wrong & {"formula", "formula_inputs"}:
+            heads = [output.head for output in manifest.graph.outputs]
+            Formula(scenario.formula, heads, list(scenario.formula_inputs))
+    except FormulaError as error:
+        return [f"{where}.formula: {error}"], manifest
+    return [], manifest
+
+
+def _valid_part(part: type[Part], raw: dict[Any, Any], **instead: Any) -> tuple[Part | None, set[str]]:
+    """The part with fields that are wrong left at their defaults or at `instead`; None when that does not do.
+
+    Also returns the names of the fields that are wrong.
+    """
+    try:
+        return part.model_validate(raw), set()
+    except ValidationError as error:
+        wrong = {str(problem["loc"][0]) for problem in error.errors()}
+    kept = {name: value for name, value in raw.items() if str(name) not in wrong}
+    try:
+        return part.model_validate({name: instead[name] for name in wrong & set(instead)} | kept), wrong
+    except ValidationError:
+        return None, wrong
+
+
+def _mapping(value: Any) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def package_dir(repository: Path, scenario: ScenarioConfig) -> Path:
+    """The package folder in `repository` that a scenario serves. Raises ConfigError when that is not there whole."""
     if scenario.version == "latest":
-        versions = list_versions(config.repository, scenario.model)
+        versions = list_versions(repository, scenario.model)
         if versions:
-            return version_dir(config.repository, scenario.model, versions[-1])
+            return version_dir(repository, scenario.model, versions[-1])
         raise ConfigError(
-            f"no version of {scenario.model!r} in {config.repository}{_damaged(config.repository / scenario.model)}; "
-            f"push one with `lambda-svc push PACKAGE {config.repository}`"
+            f"no version of {scenario.model!r} in {repository}{_damaged(repository / scenario.model)}; "
+            f"push one with `lambda-svc push PACKAGE {repository}`"
         )
-    folder = version_dir(config.repository, scenario.model, scenario.version)
+    folder = version_dir(repository, scenario.model, scenario.version)
     try:
         read_manifest(folder)
     except PackageError as error:

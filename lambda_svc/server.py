@@ -17,6 +17,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from feature_store import FeatureStoreError
 from lambda_svc import config as config_file
 from lambda_svc._core import Arena, CancelFlag
 from lambda_svc.config import ServiceConfig
@@ -27,6 +28,8 @@ from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.proto import ranking_pb2_grpc as pb_grpc
 from lambda_svc.ranking import Ranking
 from lambda_svc.session.streams import DRAINING
+from models.package import PackageError
+from paramserver import ParamServerError
 
 __all__ = ["RankingServer", "load_plans", "main"]
 
@@ -187,14 +190,14 @@ def load_plans(config: ServiceConfig) -> dict[str, ScenarioPlan]:
     models: dict[Path, tuple[Path, LoadedModel]] = {}
     plans = {}
     for name, scenario in config.scenarios.items():
-        source = config_file.package_dir(config, scenario)
+        source = config_file.package_dir(config.repository, scenario)
         if source not in models:
             folder, manifest = take_in(source, config.work_dir)
             models[source] = folder, load_model(folder, manifest, config, arena)
         folder, model = models[source]
         plan = compile_plan(name, scenario, model)
-        worst = check_golden(folder, plan)
-        log.info("scenario %s: %s version %d, golden within %s", name, plan.wire.model, plan.wire.version, worst)
+        golden = ", ".join(f"{head} {worst:.1e}" for head, worst in check_golden(folder, plan).items())
+        log.info("scenario %s: %s version %d, golden within %s", name, plan.wire.model, plan.wire.version, golden)
         plans[name] = plan
     return plans
 
@@ -209,11 +212,11 @@ def main(config_path: str | Path) -> int:
         config = config_file.load(config_path)
         sys.setswitchinterval(config.server.switch_interval_us / 1e6)
         server = RankingServer(config, load_plans(config))
-    except LambdaError as error:
-        log.error("cannot start: %s", error)
+    except (LambdaError, FeatureStoreError, ParamServerError, PackageError, OSError, MemoryError) as error:
+        log.error("cannot start: %s", str(error) or type(error).__name__)
         return 1
     server.start()
-    log.info("ready on port %d", server.port)
+    log.info("ready on %s:%d", config.server.listen.rpartition(":")[0], server.port)
     stop.wait()
     log.info("draining, at most %.1f s", config.server.drain_s)
     server.stop()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lambda_svc import config as config_file
@@ -52,7 +56,8 @@ def test_missing_files_and_models_are_named(tmp_path, world_dir):
     assert "no such folder" in problems(tmp_path, config_text(tmp_path))[0]
     (tmp_path / "repository").mkdir()
     found = problems(tmp_path, config_text(tmp_path))
-    assert len(found) == 2 and all("no such file" in line for line in found)
+    assert len(found) == 3 and sum("no such file" in line for line in found) == 2
+    assert any("no version of 'tiny'" in line for line in found)
     text = config_text(world_dir, model="other").replace("run", "run2")
     path = world_dir / "other.yaml"
     path.write_text(text)
@@ -78,3 +83,78 @@ def test_refusing_unknown_candidates_needs_something_to_know_them_by(world_dir):
 
 def test_a_missing_config_says_so(tmp_path):
     assert "cannot be read" in config_file.check(tmp_path / "none.yaml")[0]
+
+
+def test_a_problem_hides_no_other_kind_of_problem(tmp_path, world_dir):
+    found = problems(tmp_path, f"""
+repository: {world_dir / "repository"}
+server: {{listen: nowhere, threads: 3}}
+user_features: {{path: absent.parquet}}
+item_features: {{path: {world_dir / "items.parquet"}, key: itemid}}
+scenarios:
+  known: {{model: tiny, formula: likd, slice_rows: 100}}
+  unknown: {{model: other, formula: 5}}
+""")
+    assert [line.partition(": ")[0] for line in found] == [
+        "server.listen", "server.threads", "scenarios.known.slice_rows", "scenarios.unknown.formula",
+        "scenarios.known.formula", "scenarios.unknown.model", "user_features.path", "item_features.key",
+    ]
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("server: {threads: 5}", "server.threads: unknown field 'threads'; did you mean 'rpc_threads'? fields: listen, "),
+    ("server: {listen: here}", "server.listen: expected HOST:PORT with a port of 0 to 65535, got 'here'"),
+    ("server: 7", "server: expected a mapping, got 7"),
+    ("engine: {kind: x}", "engine.kind: expected 'tensorflow', got 'x'"),
+    ("colour: red", "colour: unknown field 'colour'; fields: repository, "),
+    ("scenarios: {}", "scenarios: name at least one scenario"),
+    ("scenarios: {a b: {}}", "scenarios.a b: expected a name: letters, digits and '_', no digit first, got 'a b'"),
+    ("scenarios: {a: {version: 0}}", "scenarios.a.version: expected 'latest' or a whole number of at least 1, got 0"),
+    ("scenarios: {a: {formula_inputs: [b, b]}}", "scenarios.a.formula_inputs: expected names that differ, got ['b', "),
+    ("scenarios: {a: {}}", "scenarios.a.model: missing, but required"),
+    ("work_dir: a\nwork_dir: b", "work_dir: stands in line 1 and again in line 2; keep one"),
+    ("server: {drain_s: 1, drain_s: 2}", "server.drain_s: stands in line 1 and again in line 1; keep one"),
+    pytest.param("[" * 5000, "(file): not YAML: nested too deeply", id="deep"),
+])
+def test_problems_are_in_words(tmp_path, text, expected):
+    found = problems(tmp_path, text)
+    assert any(line.startswith(expected) for line in found), found
+
+
+def test_yaml_that_contains_itself_ends(tmp_path):
+    assert problems(tmp_path, "scenarios: &again {again: *again}")
+
+
+def test_swapped_feature_files_are_found_by_their_columns(tmp_path, world_dir):
+    shutil.copytree(world_dir / "repository", tmp_path / "repository")
+    shutil.copy(world_dir / "users.parquet", tmp_path / "items.parquet")
+    shutil.copy(world_dir / "items.parquet", tmp_path / "users.parquet")
+    found = problems(tmp_path, config_text(tmp_path))
+    user, item = tmp_path / "users.parquet", tmp_path / "items.parquet"
+    assert found == [
+        f"user_features.path: {user} lacks what tiny version 1 stores: age, occupation, history; "
+        "the item file has them: are the two swapped?",
+        f"item_features.path: {item} lacks what tiny version 1 stores: genres, price, vector; "
+        "the user file has them: are the two swapped?",
+    ]
+
+
+def test_columns_of_another_type_are_found_in_the_schema(tmp_path, world_dir):
+    shutil.copytree(world_dir / "repository", tmp_path / "repository")
+    shutil.copy(world_dir / "items.parquet", tmp_path / "items.parquet")
+    users = pq.read_table(world_dir / "users.parquet")
+    users = users.set_column(users.column_names.index("age"), "age", users["age"].cast(pa.string()))
+    users = users.set_column(users.column_names.index("id"), "id", users["id"].cast(pa.string()))
+    pq.write_table(users, tmp_path / "users.parquet")
+    found = problems(tmp_path, config_text(tmp_path))
+    assert len(found) == 2, found
+    assert found[0].startswith("user_features.key: column 'id' of ") and "expected int64" in found[0]
+    assert found[1].startswith("user_features.path: ") and "'age'" in found[1]
+
+
+def test_a_file_that_is_no_parquet_is_named(tmp_path, world_dir):
+    shutil.copytree(world_dir / "repository", tmp_path / "repository")
+    shutil.copy(world_dir / "items.parquet", tmp_path / "items.parquet")
+    (tmp_path / "users.parquet").write_text("not parquet")
+    [problem] = problems(tmp_path, config_text(tmp_path))
+    assert problem.startswith(f"user_features.path: {tmp_path / 'users.parquet'} cannot be read as Parquet")
