@@ -35,7 +35,7 @@ def check_golden(folder: Path, plan: ScenarioPlan) -> dict[str, float]:
         for group in _groups(table):
             for head, difference in _differences(group, plan).items():
                 worst[head] = float(np.maximum(worst[head], difference))  # max() would let a NaN pass
-    except (pa.ArrowInvalid, KeyError, FeatureError) as error:
+    except (pa.ArrowException, KeyError, FeatureError) as error:
         raise PackageRejected(f"{golden.file}: golden rows cannot be replayed: {error}") from error
     for head, difference in worst.items():
         if not difference <= golden.tolerance[head]:

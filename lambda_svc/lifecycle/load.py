@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from feature_store import FeatureCache, FeatureError
+from feature_store import FeatureCache, FeatureStoreError, StorageError
 from lambda_svc._core import Arena
 from lambda_svc.config import FeatureFile, ServiceConfig
-from lambda_svc.errors import PackageRejected
+from lambda_svc.errors import ConfigError, PackageRejected, ResourceExhausted
 from lambda_svc.plan import LoadedModel, extractors_for
 from lambda_svc.session.engine import GraphSignature, TensorSpec
 from lambda_svc.session.streams import Streams
@@ -19,7 +19,11 @@ __all__ = ["load_model"]
 
 
 def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: Arena) -> LoadedModel:
-    """Loads the package in `folder` (already verified). Raises PackageRejected when a part of it does not fit."""
+    """Loads the package in `folder` (already verified).
+
+    Raises PackageRejected when a part of it does not fit, ConfigError when the file of stored features does not,
+    ResourceExhausted when there is no memory for it.
+    """
     try:
         caches = {
             "user": _cache(manifest, "user", config.user_features),
@@ -27,7 +31,7 @@ def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: A
         }
         extractors = extractors_for(manifest, caches)
         tables = {entry.name: _table(folder, entry) for entry in manifest.tables}
-    except (FeatureError, ParamServerError) as error:
+    except (FeatureStoreError, ParamServerError) as error:
         raise PackageRejected(f"{manifest.model} version {manifest.version}: {error}") from error
     engine = TensorFlowEngine(intra_op_threads=config.engine.intra_op_threads)
     graph = engine.load((folder / manifest.graph.file).read_bytes(), _signature(manifest))
@@ -35,7 +39,15 @@ def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: A
 
 
 def _cache(manifest: Manifest, side: str, file: FeatureFile | None) -> FeatureCache | None:
-    return None if file is None else FeatureCache.from_parquet(manifest.schema, side, file.path, key=file.key)
+    if file is None:
+        return None
+    where = f"{side}_features.path: {file.path}"
+    try:
+        return FeatureCache.from_parquet(manifest.schema, side, file.path, key=file.key)
+    except StorageError as error:
+        raise ResourceExhausted(f"{where}: {error}") from error
+    except FeatureStoreError as error:
+        raise ConfigError(f"{where}: {error}; `lambda-svc config check` looks at columns, too") from error
 
 
 def _table(folder: Path, entry) -> Table:

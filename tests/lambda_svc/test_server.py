@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import threading
 
 import grpc
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from google.protobuf import descriptor_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -18,6 +21,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from lambda_svc.client import RankingClient
 from lambda_svc.errors import Unavailable
 from lambda_svc.proto import ranking_pb2 as pb
+from tests.lambda_svc.world import config_text
 
 SERVE = """
 import sys, threading
@@ -38,7 +42,7 @@ class Served:
         self.log: list[str] = []
         for line in self.process.stderr:
             self.log.append(line)
-            ready = re.search(r"ready on port (\d+)", line)
+            ready = re.search(r"ready on 127\.0\.0\.1:(\d+)", line)
             if ready:
                 self.target = f"127.0.0.1:{ready[1]}"
                 break
@@ -57,6 +61,44 @@ class Served:
         out, err = self.process.communicate(timeout=60)
         self.log.append(err)
         return self.process.returncode, out
+
+
+def private_world(world_dir, folder):
+    """A copy of the world that a test may damage; returns its config file."""
+    shutil.copytree(world_dir / "repository", folder / "repository")
+    for name in ("users.parquet", "items.parquet"):
+        shutil.copy(world_dir / name, folder / name)
+    (folder / "config.yaml").write_text(config_text(folder))
+    return folder / "config.yaml"
+
+
+def repeat_rows(folder) -> None:
+    table = pq.read_table(folder / "items.parquet")
+    pq.write_table(pa.concat_tables([table, table]), folder / "items.parquet")
+
+
+def swap_features(folder) -> None:
+    (folder / "users.parquet").rename(folder / "kept.parquet")
+    (folder / "items.parquet").rename(folder / "users.parquet")
+    (folder / "kept.parquet").rename(folder / "items.parquet")
+
+
+def block_work_dir(folder) -> None:
+    (folder / "run").write_text("a file where a folder is wanted")
+
+
+@pytest.mark.parametrize(("spoil", "expected"), [
+    (repeat_rows, "cannot start: item_features.path: {}/items.parquet: "),
+    (swap_features, "item_features.path: {}/items.parquet lacks"),
+    (block_work_dir, "cannot start: {}/repository/tiny/1: cannot be copied to {}/run"),
+])
+def test_what_keeps_a_server_from_starting_is_told_without_a_traceback(world_dir, tmp_path, spoil, expected):
+    config = private_world(world_dir, tmp_path)
+    spoil(tmp_path)
+    with Served(config) as served:
+        assert served.process.returncode == 1
+        log = "".join(served.log)
+        assert expected.replace("{}", str(tmp_path)) in log and "Traceback" not in log, log
 
 
 def test_health_and_reflection(server):
@@ -105,6 +147,7 @@ def test_sigterm_turns_readiness_off_drains_and_exits_0(world_dir, world):
         code, out = served.finish()
     stop.set()
     assert code == 0, served.log
+    assert re.search(r"golden within liked \d\.\de-\d\d, engaged \d", "".join(served.log)), served.log
     assert not failed and set(answered) == {1000} and len(refused) == 4
     assert out.strip() == "tensorflow not imported"
 
