@@ -14,6 +14,8 @@
         ExportCheckError         an exported package does not meet what export promises
 """
 
+from pathlib import Path
+
 __all__ = [
     "CallerError", "ConfigError", "DatasetError", "ExportCheckError", "GraphError", "ModelsError", "OperatingError",
     "PackageError", "PackageExistsError", "PackageMissingError", "ProgrammerError", "SourceUnavailableError",
@@ -49,11 +51,16 @@ class GraphError(CallerError):
 
 
 class PackageError(OperatingError):
-    """A model package is not what its manifest says. `file` is the offending file's name inside the package."""
+    """A model package is not what its manifest says.
 
-    def __init__(self, file: str, problem: str):
-        super().__init__(f"{file}: {problem}")
+    `file` is the offending file's name inside the package, `problem` what is wrong with it. The message names it by its
+    whole path when the package's `folder` is known.
+    """
+
+    def __init__(self, file: str, problem: str, folder: Path | str | None = None):
+        super().__init__(f"{file if folder is None else Path(folder, file)}: {problem}")
         self.file = file
+        self.problem = problem
 
 
 class PackageMissingError(PackageError):

@@ -52,6 +52,7 @@ __all__ = [
 
 _CHUNK_BYTES = 1 << 20
 _STAGING_PREFIX = ".staging-"
+_DAMAGED_PREFIX = ".damaged-"
 
 
 def version_dir(repository: Path | str, model: str, version: int) -> Path:
@@ -73,24 +74,34 @@ def read_manifest(directory: Path | str) -> Manifest:
         with _open_plain(path, MANIFEST_FILE) as file:
             raw = file.read(MANIFEST_BYTES_MAX + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise PackageMissingError(MANIFEST_FILE, f"no model package in {directory}") from error
+        raise PackageMissingError(MANIFEST_FILE, "missing, so there is no model package here", directory) from error
     except OSError as error:
-        raise PackageError(MANIFEST_FILE, f"cannot be read: {error}") from error
-    return parse_manifest(raw)
+        raise PackageError(MANIFEST_FILE, f"cannot be read: {error.strerror}", directory) from error
+    try:
+        return parse_manifest(raw)
+    except PackageError as error:
+        raise PackageError(error.file, error.problem, directory) from error
 
 
-def verify(directory: Path | str) -> Manifest:
+def verify(directory: Path | str, mend: str = "push it again") -> Manifest:
     """Reads the manifest and hashes every file. Raises PackageError, naming the file, for one that is missing, damaged,
-    of another size, not a plain file, or not listed."""
+    of another size, not a plain file, or not listed. `mend` is the message's advice to whoever finds a damaged one."""
     root = Path(directory)
     manifest = read_manifest(root)
     for name, entry in sorted(manifest.files.items()):
-        found = _describe(root, name, entry.bytes)
+        try:
+            found = _describe(root, name, entry.bytes)
+        except PackageError as error:
+            raise PackageError(name, f"{error.problem}; {mend}", root) from error
         if found != entry:
-            raise PackageError(name, f"damaged: sha256 {found.sha256}, the manifest says {entry.sha256}; push it again")
-    unlisted = sorted(set(_walk(root)) - set(manifest.files) - {MANIFEST_FILE})
+            problem = f"damaged: sha256 {found.sha256}, the manifest says {entry.sha256}; {mend}"
+            raise PackageError(name, problem, root)
+    try:
+        unlisted = sorted(set(_walk(root)) - set(manifest.files) - {MANIFEST_FILE})
+    except PackageError as error:
+        raise PackageError(error.file, f"{error.problem}; {mend}", root) from error
     if unlisted:
-        raise PackageError(unlisted[0], "not listed in the manifest")
+        raise PackageError(unlisted[0], "not listed in the manifest; move it out of the package's folder", root)
     return manifest
 
 
@@ -144,19 +155,26 @@ def write_package(
 
 
 @contextmanager
-def publish(repository: Path | str, model: str, version: int) -> Iterator[Path]:
+def publish(repository: Path | str, model: str, version: int,
+            replaced: Callable[[Path, PackageError], None] | None = None) -> Iterator[Path]:
     """Yields a hidden empty directory beside the version's own; on success syncs it and renames it into place.
 
-    Raises PackageExistsError when the version exists, before and after. The hidden directory is removed on failure.
+    With `replaced`, a version that is there but does not verify makes way: it is renamed to a hidden sibling, and
+    `replaced` is told where to and what was wrong. Raises PackageExistsError when the version exists otherwise, before
+    and after. The hidden directory is removed on failure.
     """
     target = version_dir(repository, model, version)
-    _refuse_existing(target)
+    if os.path.lexists(target) and (replaced is None or _damage(target, model, version) is None):
+        raise PackageExistsError(
+            str(target), "this version exists; a good version is never overwritten, export under another number")
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=target.parent))
     try:
         staging.chmod(0o755)
         yield staging
         _sync_tree(staging)
+        if replaced is not None and os.path.lexists(target):
+            replaced(*_set_aside(target, model, version))
         try:
             os.rename(staging, target)
         except OSError as error:
@@ -169,9 +187,30 @@ def publish(repository: Path | str, model: str, version: int) -> Iterator[Path]:
         raise
 
 
-def _refuse_existing(target: Path) -> None:
-    if os.path.lexists(target):
-        raise PackageExistsError(str(target), "this version exists; versions are never overwritten, choose another")
+def _damage(folder: Path, model: str, version: int) -> PackageError | None:
+    """Why what is in `folder` is not that version; None when it is, whole."""
+    try:
+        manifest = verify(folder)
+    except PackageError as error:
+        return error
+    if (manifest.model, manifest.version) == (model, version):
+        return None
+    return PackageError(MANIFEST_FILE, f"is of {manifest.model!r} version {manifest.version}", folder)
+
+
+def _set_aside(target: Path, model: str, version: int) -> tuple[Path, PackageError]:
+    """Renames a damaged version to a hidden sibling: where it is now, and its damage.
+
+    It is looked at again there, where no other writer comes: a good one that took the place meanwhile goes back.
+    """
+    aside = Path(tempfile.mkdtemp(prefix=f"{_DAMAGED_PREFIX}{version}-", dir=target.parent)) / target.name
+    os.rename(target, aside)
+    damage = _damage(aside, model, version)
+    if damage is None:
+        os.rename(aside, target)
+        aside.parent.rmdir()
+        raise PackageExistsError(str(target), "another writer published this version first")
+    return aside, damage
 
 
 def _walk(root: Path) -> Iterator[str]:
@@ -196,7 +235,7 @@ def _describe(root: Path, name: str, bytes_expected: int | None = None) -> FileE
         with _open_plain(root / name, name) as file:
             size = os.fstat(file.fileno()).st_size
             if bytes_expected is not None and size != bytes_expected:
-                raise PackageError(name, f"damaged: {size} bytes, the manifest says {bytes_expected}; push it again")
+                raise PackageError(name, f"damaged: {size} bytes, the manifest says {bytes_expected}")
             while chunk := file.read(_CHUNK_BYTES):
                 digest.update(chunk)
                 total += len(chunk)

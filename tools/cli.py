@@ -79,14 +79,22 @@ def push(
     package: Annotated[Path, typer.Argument(help="Folder of one version, with its manifest.json.")],
     repository: Annotated[Path, typer.Argument(help="Model repository that servers read.")],
 ) -> None:
-    """Copy a model package into a repository: verified first, visible only once it is whole."""
+    """Copy a model package into a repository: verified first, visible only once it is whole.
+
+    A version that is there and good is never overwritten; a damaged one is moved aside.
+    """
     from models.package import PackageError
     from models.push import push as push_package
 
+    def replaced(aside: Path, damage: PackageError) -> None:
+        typer.echo(f"the version that was there is damaged ({damage.file}: {damage.problem}); moved to {aside}")
+
     try:
-        typer.echo(f"pushed {push_package(package, repository)}")
+        typer.echo(f"pushed {push_package(package, repository, replaced=replaced)}")
     except PackageError as error:
         _fail(f"not pushed: {error}")
+    except OSError as error:
+        _fail(f"not pushed: {error.filename2 or error.filename or repository}: {error.strerror or error}")
 
 
 @config_app.command("check", epilog=_examples("lambda-svc config check service.yaml"))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -256,6 +257,83 @@ def test_push_copies_and_refuses_damage(tmp_path):
     with pytest.raises(PackageError, match="golden.arrow"):
         push(other, tmp_path / "repository")
     assert list_versions(tmp_path / "repository", "tiny") == [1]
+
+
+def lose(package):
+    (package / "graph/item.pb").unlink()
+
+
+def cut(package):
+    (package / "golden.arrow").write_bytes(b"")
+
+
+def unmake(package):
+    (package / MANIFEST_FILE).unlink()
+
+
+def misplace(package):
+    manifest = (tiny.write(package.parent / "elsewhere", 2) / MANIFEST_FILE).read_bytes()
+    (package / MANIFEST_FILE).write_bytes(manifest)
+    shutil.rmtree(package.parent / "elsewhere")
+
+
+@pytest.mark.parametrize("spoil", [lose, cut, unmake, misplace])
+def test_push_replaces_a_version_that_does_not_verify_and_keeps_what_was_there(tmp_path, spoil):
+    source, replaced = tiny.write(tmp_path / "out"), []
+    target = push(source, tmp_path / "repository")
+    spoil(target)
+    before = sorted(path.name for path in target.rglob("*"))
+    assert push(source, tmp_path / "repository", replaced=lambda *told: replaced.append(told)) == target
+    assert verify(target) == verify(source)
+    [(aside, damage)] = replaced
+    assert isinstance(damage, PackageError) and sorted(path.name for path in aside.rglob("*")) == before
+    assert list_versions(tmp_path / "repository", "tiny") == [1]
+    with pytest.raises(PackageExistsError, match="never overwritten"):
+        push(source, tmp_path / "repository")
+
+
+def test_a_good_version_that_comes_while_another_is_pushed_stays(tmp_path):
+    source = tiny.write(tmp_path / "out")
+    target = tmp_path / "tiny" / "1"
+    target.mkdir(parents=True)
+    with pytest.raises(PackageExistsError, match="first"):
+        with publish(tmp_path, "tiny", 1, replaced=lambda *_: None) as staging:
+            tiny.fill(staging)
+            push(source, tmp_path)
+            inode = target.stat().st_ino
+    assert verify(target) == verify(source) and target.stat().st_ino == inode
+
+
+def test_damage_is_told_by_its_whole_path_with_advice(tmp_path):
+    source = tiny.write(tmp_path / "out")
+    (source / "golden.arrow").write_bytes(b"gOlden")
+    with pytest.raises(PackageError, match=f"^{source}/golden.arrow: damaged: .*; export it again$"):
+        push(source, tmp_path / "repository")
+    with pytest.raises(PackageError, match=f"^{source}/golden.arrow: damaged: .*; push it again$"):
+        verify(source)
+    lose(source)
+    (source / "golden.arrow").unlink()
+    with pytest.raises(PackageError, match=f"^{source}/golden.arrow: missing; push it again$"):
+        verify(source)
+    unmake(source)
+    with pytest.raises(PackageMissingError, match=f"^{source}/{MANIFEST_FILE}: missing"):
+        verify(source)
+    whole = tiny.write(tmp_path / "out", 2)
+    (whole / "notes.txt").write_text("by the way")
+    with pytest.raises(PackageError, match=f"^{whole}/notes.txt: not listed in the manifest; move it out"):
+        push(whole, tmp_path / "repository")
+
+
+def test_push_of_what_is_no_version_says_what_would_be(tmp_path):
+    source = tiny.write(tmp_path / "out")
+    for folder in (source.parent, source.parent.parent):
+        with pytest.raises(PackageMissingError, match=f"^{folder}: not the folder of one version; push {source}$"):
+            push(folder, tmp_path / "repository")
+    with pytest.raises(PackageMissingError, match="nowhere: no such folder$"):
+        push(tmp_path / "nowhere", tmp_path / "repository")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(PackageMissingError, match="empty: no model package here"):
+        push(tmp_path / "empty", tmp_path / "repository")
 
 
 @given(st.binary(max_size=400))

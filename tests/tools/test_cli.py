@@ -13,6 +13,7 @@ from lambda_svc.proto import ranking_pb2 as pb
 from tools import bench, rank_once
 from tools.bench.figures import figure
 from tools.cli import app
+from tests.models import package_fixture
 from tools.rank_once import parse_ids, parse_inputs
 
 COMMANDS = ["serve", "rank", "demo", "push", "doctor", "bench", "config", "config check"]
@@ -189,5 +190,21 @@ def test_config_check_names_the_problem(tmp_path):
 
 
 def test_push_of_nothing_is_refused_in_one_line(tmp_path):
-    result = invoke("push", str(tmp_path / "absent"), str(tmp_path))
-    assert result.exit_code == 1 and result.output.startswith("lambda-svc: not pushed: ")
+    absent = tmp_path / "absent"
+    assert refused("push", str(absent), str(tmp_path)) == f"lambda-svc: not pushed: {absent}: no such folder"
+
+
+def test_push_to_where_nothing_can_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    source = package_fixture.write(tmp_path / "out")
+    line = refused("push", str(source), str(tmp_path / "file"))
+    assert line.startswith(f"lambda-svc: not pushed: {tmp_path / 'file'}") and "Not a directory" in line
+
+
+def test_push_says_that_it_replaced_a_damaged_version(tmp_path):
+    source, repository = package_fixture.write(tmp_path / "out"), tmp_path / "repository"
+    assert invoke("push", str(source), str(repository)).exit_code == 0
+    (repository / "tiny" / "1" / "golden.arrow").write_bytes(b"")
+    result = invoke("push", str(source), str(repository))
+    assert result.exit_code == 0 and "pushed" in result.output, result.output
+    assert "damaged (golden.arrow: damaged: 0 bytes" in result.output and ".damaged-1-" in result.output
