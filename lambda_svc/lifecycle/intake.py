@@ -1,10 +1,12 @@
 """Intake: a package is copied before it is mapped or loaded, so that no writer can pull it from under a request.
 
-What is verified is the copy: a file that changes while it is copied fails its checksum here.
+What is verified is the copy: a file that changes while it is copied fails its checksum here. Either of the two may be
+damaged later, the repository's or the copy, and the other one is served then.
 """
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from pathlib import Path
@@ -14,39 +16,66 @@ from models.package import Manifest, PackageError, read_manifest, verify
 
 __all__ = ["take_in"]
 
+log = logging.getLogger("lambda_svc")
+
 
 def take_in(package: Path, work_dir: Path) -> tuple[Path, Manifest]:
     """Copies a version's folder below `work_dir` and verifies the copy: (folder, manifest).
 
-    A copy left by an earlier start is used again when it still verifies and is of the same manifest. Raises
-    PackageRejected naming the damaged file.
+    A copy left by an earlier start is used again when it still verifies and is of the same manifest, even when the
+    package itself is damaged by now; that is logged. Raises PackageRejected naming the damaged file.
     """
     try:
         manifest = read_manifest(package)
         target = work_dir / "packages" / manifest.model / str(manifest.version)
-        if _same(target, package):
-            return target, verify(target)
-        return _copy(package, target)
+        return _kept(package, target) or _copy(package, target)
     except PackageError as error:
         raise PackageRejected(str(error)) from error
     except OSError as error:
         raise PackageRejected(f"{package}: cannot be copied to {work_dir}: {error}") from error
 
 
+def _kept(package: Path, target: Path) -> tuple[Path, Manifest] | None:
+    """The copy of an earlier start, if it is of the same manifest and whole."""
+    if not _same(target, package):
+        return None
+    try:
+        manifest = verify(target, mend="the repository has it")
+    except PackageError as error:
+        log.warning("the copy of an earlier start is damaged, copying it again: %s", error)
+        return None
+    try:
+        verify(package, mend="push it again before that copy is lost")
+    except PackageError as error:
+        log.warning("the repository is damaged, serving the whole copy in %s: %s", target, error)
+    return target, manifest
+
+
 def _same(copy: Path, package: Path) -> bool:
     manifest = copy / "manifest.json"
-    return manifest.is_file() and manifest.read_bytes() == (package / "manifest.json").read_bytes()
+    try:
+        return manifest.read_bytes() == (package / "manifest.json").read_bytes()
+    except OSError:
+        return False
 
 
 def _copy(package: Path, target: Path) -> tuple[Path, Manifest]:
+    verify(package)
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         shutil.copytree(package, staging / "copy")
-        manifest = verify(staging / "copy")
+        manifest = _verified_copy(staging / "copy", package)
         if target.exists():
             target.rename(staging / "replaced")
         (staging / "copy").rename(target)
         return target, manifest
     finally:
         shutil.rmtree(staging)
+
+
+def _verified_copy(copy: Path, package: Path) -> Manifest:
+    try:
+        return verify(copy)
+    except PackageError as error:  # told by a path that lasts
+        raise PackageError(error.file, "changed while it was copied; start again", package) from error

@@ -11,7 +11,7 @@ from lambda_svc import config as config_file
 from lambda_svc.errors import ConfigError, PackageRejected
 from lambda_svc.lifecycle import take_in
 from lambda_svc.server import load_plans
-from models.package import read_manifest
+from models.package import read_manifest, verify
 from tests.lambda_svc.world import MODEL, World, config_text
 
 FILES = ["graph/item.pb", "tables/item.parquet", "tables/genre.parquet", "golden.arrow", "manifest.json"]
@@ -49,11 +49,33 @@ def test_what_serves_is_a_copy(copy):
     assert (folder / "graph/item.pb").is_file()
 
 
-def test_a_damaged_copy_of_an_earlier_start_is_not_trusted(copy):
+@pytest.mark.parametrize("name", FILES)
+def test_a_damaged_copy_of_an_earlier_start_is_copied_again(copy, name, caplog):
+    package = copy / "repository" / MODEL / "1"
+    folder, manifest = take_in(package, copy / "run")
+    flip(folder / name, 10)
+    assert take_in(package, copy / "run") == (folder, manifest)
+    assert verify(folder) == manifest
+    assert name == "manifest.json" or str(folder / name) in caplog.text
+
+
+def test_a_whole_copy_serves_when_the_repository_is_damaged_and_names_the_file(copy, caplog):
+    package = copy / "repository" / MODEL / "1"
+    folder, manifest = take_in(package, copy / "run")
+    assert not caplog.records
+    flip(package / "graph/item.pb", 10)
+    assert take_in(package, copy / "run") == (folder, manifest)
+    [record] = caplog.records
+    assert record.levelname == "WARNING" and str(package / "graph/item.pb") in record.getMessage()
+    assert "push it again" in record.getMessage()
+
+
+def test_when_both_are_damaged_the_file_in_the_repository_is_named(copy):
     package = copy / "repository" / MODEL / "1"
     folder, _ = take_in(package, copy / "run")
-    flip(folder / "graph/item.pb", 10)
-    with pytest.raises(PackageRejected, match="graph/item.pb"):
+    flip(folder / "golden.arrow", 10)
+    flip(package / "graph/item.pb", 10)
+    with pytest.raises(PackageRejected, match=f"^{package}/graph/item.pb: damaged: .*; push it again$"):
         take_in(package, copy / "run")
 
 
