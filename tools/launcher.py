@@ -14,6 +14,9 @@ from pathlib import Path
 __all__ = ["SWITCH", "find_jemalloc", "live_allocator", "preload_environment", "reexec_with_jemalloc"]
 
 SWITCH = "LAMBDA_SVC_JEMALLOC"  # 0: never preload
+_OPTIONS = "MALLOC_CONF"
+# An engine's temporaries are freed and asked for again with every run: pages that are kept need not be faulted in anew.
+_KEEP = "background_thread:true,dirty_decay_ms:60000,muzzy_decay_ms:60000"
 _FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib")
 _NAMES = ("libjemalloc.so.2", "libjemalloc.so")
 
@@ -45,7 +48,7 @@ def preload_environment(environment: Mapping[str, str], library: Path | None) ->
     preload = environment.get("LD_PRELOAD", "")
     if environment.get(SWITCH, "1") == "0" or library is None or "jemalloc" in preload:
         return None
-    return {**environment, "LD_PRELOAD": f"{library}:{preload}" if preload else str(library)}
+    return {_OPTIONS: _KEEP, **environment, "LD_PRELOAD": f"{library}:{preload}" if preload else str(library)}
 
 
 def reexec_with_jemalloc() -> None:

@@ -5,6 +5,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "lambda_svc/csrc/allocator.h"
 #include "lambda_svc/csrc/bindings.h"
 #include "lambda_svc/csrc/borrowed_feeds.h"
 #include "lambda_svc/csrc/tf_executable.h"
@@ -75,6 +76,9 @@ nb::tuple run(const TfExecutable& executable, const std::vector<nb::object>& fee
 }  // namespace
 
 void bind_engine(nb::module_& module) {
+  module.def("keep_freed_memory", &keep_freed_memory, "heaps"_a,
+             "Has glibc keep what is freed, in at most `heaps` heaps, so that runs of an engine do not fault it in "
+             "anew; for the whole process. No effect on jemalloc.");
   nb::class_<TfLibrary>(module, "TensorFlowLibrary",
                         "TensorFlow's C API opened from two library files, one per process, never closed.\n\n"
                         "Raises EngineUnavailable: CPU features missing, a file or symbol missing, a second library.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from lambda_svc._core import TensorFlowExecutable, TensorFlowLibrary
+from lambda_svc._core import TensorFlowExecutable, TensorFlowLibrary, keep_freed_memory
 from lambda_svc.errors import ConfigError, EngineUnavailable
 from lambda_svc.proto.tf_config_pb2 import RunOptions, SessionConfig
 from lambda_svc.session.engine import GraphSignature, LoadedGraph
@@ -74,6 +74,7 @@ class TensorFlowEngine:
         self.options = options or TensorFlowOptions(intra_op_threads=intra_op_threads)
         # Its start-up notices go to stderr by default; errors still do.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+        keep_freed_memory(usable_cpus())
         cc, framework = find_library()
         self._library = TensorFlowLibrary(str(cc), str(framework))
         self.version: str = self._library.version

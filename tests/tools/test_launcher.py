@@ -19,8 +19,14 @@ def test_the_library_is_found_in_the_first_folder_that_has_it(tmp_path):
 def test_the_environment_changes_once(tmp_path):
     library = tmp_path / "libjemalloc.so.2"
     first = preload_environment({"A": "1"}, library)
+    assert first.pop("MALLOC_CONF").startswith("background_thread:true")
     assert first == {"A": "1", "LD_PRELOAD": str(library)}
     assert preload_environment(first, library) is None
+
+
+def test_options_of_the_caller_s_own_stay(tmp_path):
+    environment = preload_environment({"MALLOC_CONF": "narenas:1"}, tmp_path / "libjemalloc.so.2")
+    assert environment["MALLOC_CONF"] == "narenas:1"
 
 
 def test_other_preloads_stay(tmp_path):
