@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from rich.table import Table
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from tools.host import cpu_model, cpus_allowed, memory_bytes
 
@@ -118,17 +119,21 @@ def host_line() -> str:
             f"{platform.system()} {platform.release().split('-')[0]}, Python {platform.python_version()}")
 
 
-def render(report: Report) -> Table:
-    """A rich table of one report: value, spread, target and whether it was met."""
-    table = Table(title=f"bench {report.name} ({report.seconds:.0f} s)", caption=report.host, title_justify="left")
-    for heading in ("figure", "value", "unit", "min .. max", "of", "target"):
-        table.add_column(heading, justify="right" if heading in ("value", "min .. max") else "left",
-                         overflow="fold")
+def render(report: Report) -> RenderableType:
+    """One report for a terminal of 80 columns or more: per figure its name on a line of its own, which is never broken,
+    and under it value, spread, target and whether it was met."""
+    lines = [Text.from_markup(f"[bold]bench {report.name}[/] ({report.seconds:.0f} s)"), Text(report.host, "dim")]
     for item in report.figures:
+        lines.append(Text.assemble("\n", (item.name, "cyan"), f"  of {item.of}" if item.of else ""))
+        if item.value is None:
+            lines.append(Text(f"  missing: {item.missing}"))
+            continue
         spread = "" if item.min is None else f"{_number(item.min)} .. {_number(item.max)}"
-        value = f"missing: {item.missing}" if item.value is None else _number(item.value)
-        table.add_row(item.name, value, item.unit, spread, item.of or "", _target(item))
-    return table
+        row = Text(f"  {_number(item.value):>12} {item.unit:<6} {spread:<26}  ")
+        row.append_text(Text.from_markup(_target(item)))
+        row.rstrip()
+        lines.append(row)
+    return Group(*lines)
 
 
 def write_json(path: str | Path, reports: Sequence[Report]) -> None:

@@ -8,11 +8,15 @@ The model is the demo's DIN MMoE on MovieLens features. Per round and candidate 
 * stock: a Predict message with user features tiled by the client, parsed into arrays, Python session, uncut model;
   the message is serialized beforehand, so building it costs nothing here.
 
-* rpc: a health check on the same server: what a unary call through Python gRPC costs when nothing is done.
+* bare_rpc: the bare executable behind an RPC that brings nothing and returns nothing: what gRPC in Python costs around
+  the same run, waking up of threads included.
 
-`overhead_ms` is served minus bare in the same round. `outside_engine_ms` is the client's time minus the server's own
-`run` stage: the same thing without the noise of the model. `busy_p99_ratio` is the p99 beside one thread that only
-computes in Python in the server, over the p99 without, in turn.
+`overhead_ms` is served minus bare in the same round, `own_ms` is served minus bare_rpc: what is ours of it.
+`outside_engine_ms` is the client's time minus the server's own `run` stage: the overhead without the model's noise.
+
+`busy_p99_ratio` is the p99 beside one thread that only computes in Python in the server, over the p99 without, in turn:
+with the engine on one core (threads=1), so that the busy thread takes the interpreter and not the engine's cores, and
+on all of them.
 """
 
 from __future__ import annotations
@@ -31,17 +35,17 @@ import numpy as np
 
 from lambda_svc.client import RankingClient
 from lambda_svc.config import load
-from models.package import list_versions, read_manifest, version_dir
+from models.package import read_manifest
 from tools.bench.figures import Figure, Interleaved, figure, interleave
-from tools.bench.rank_feeds import load_bare, ready_feeds
-from tools.bench.rank_setup import CONTEXT, COUNTS, SCENARIO, read_model
+from tools.bench.rank_feeds import in_slices, load_bare, package_of, ready_feeds
+from tools.bench.rank_setup import CONTEXT, COUNTS, SCENARIO
 
 __all__ = ["run"]
 
 BASE_MS, PER_CANDIDATE_MS = 0.6, 0.0002
 BUSY_RATIO = 1.5
 STOCK_METHOD = "/lambda_svc.bench.Stock/Predict"
-HEALTH_METHOD = "/grpc.health.v1.Health/Check"
+BARE_METHOD = "/lambda_svc.bench.Bare/Run"
 
 
 class Child:
@@ -95,25 +99,32 @@ def run(quick: bool) -> list[Figure]:
         client = stack.enter_context(RankingClient(server.target))
         options = [("grpc.max_send_message_length", 256 << 20)]
         channel = stack.enter_context(grpc.insecure_channel(stock.target, options))
-        health = stack.enter_context(grpc.insecure_channel(server.target)).unary_unary(HEALTH_METHOD)
-        bench = RankBench(folder, client, channel.unary_unary(STOCK_METHOD), lambda: health(b""))
+        bare = stack.enter_context(child("tools.bench.bare_server", str(folder)))
+        bare_channel = stack.enter_context(grpc.insecure_channel(bare.target))
+        bench = RankBench(folder, client, channel.unary_unary(STOCK_METHOD), bare_channel.unary_unary(BARE_METHOD))
         figures = [item for count in COUNTS for item in bench.figures(count, rounds, calls)]
-        return figures + busy_figures(bench, server, 3 if quick else 10, 40 if quick else 200)
+        rounds, requests = (3, 30) if quick else (10, 150)
+        figures += busy_figures(bench, server, rounds, requests, "all")
+        alone = stack.enter_context(child("tools.bench.rank_server", str(folder / "one_thread.yaml")))
+        bench.use(stack.enter_context(RankingClient(alone.target)))
+        return figures + busy_figures(bench, alone, rounds, requests, "1")
 
 
 class RankBench:
     """The three variants over one set-up."""
 
     def __init__(self, folder: Path, client: RankingClient, stock: Callable[[bytes], bytes],
-                 check_health: Callable[[], bytes]) -> None:
-        self._folder, self._client, self._stock, self._check_health = folder, client, stock, check_health
-        repository = folder / "repository"
-        model = read_model(repository)
-        self._package = version_dir(repository, model, list_versions(repository, model)[-1])
+                 bare_rpc: Callable[[bytes], bytes]) -> None:
+        self._folder, self._client, self._stock, self._bare_rpc = folder, client, stock, bare_rpc
+        self._package = package_of(folder)
         self._manifest = read_manifest(self._package)
         self._bare = load_bare(self._package, self._manifest).executable
         self._slice_rows = load(folder / "service.yaml").scenarios[SCENARIO].slice_rows
         self._user_id, self._items = 1, np.arange(1, max(COUNTS) + 1)
+
+    def use(self, client: RankingClient) -> None:
+        """Ranks through another server from here on."""
+        self._client = client
 
     def rank(self, count: int):
         """One served request of the first `count` films."""
@@ -122,7 +133,7 @@ class RankBench:
     def figures(self, count: int, rounds: int, calls: int) -> list[Figure]:
         """Figures of one candidate count."""
         feeds = ready_feeds(self._package, self._manifest, self._folder, self._user_id, self._items[:count])
-        slices = self._slices(feeds, count)
+        slices = in_slices(self._manifest, feeds, count, self._slice_rows)
         message = (self._folder / f"stock/{count}.predict").read_bytes()
         outside: list[float] = []
 
@@ -137,18 +148,9 @@ class RankBench:
             "served": lambda: statistics.median(served() for _ in range(calls)),
             "bare": lambda: _median_ms(lambda: [self._bare.run(part, rows) for part, rows in slices], calls),
             "stock": lambda: _median_ms(lambda: self._stock(message), calls),
-            "rpc": lambda: _median_ms(self._check_health, calls),
+            "bare_rpc": lambda: _median_ms(lambda: self._bare_rpc(count.to_bytes(4, "little")), calls),
         }
         return _figures(interleave(variants, rounds), outside[calls:], count, calls)
-
-    def _slices(self, feeds: list[np.ndarray], count: int) -> list[tuple[list[np.ndarray], int]]:
-        """The feeds of each slice of the server's plan; views, so they stay aligned."""
-        is_item = [entry.side == "item" for entry in self._manifest.graph.inputs]
-        parts = []
-        for start in range(0, count, self._slice_rows):
-            end = min(start + self._slice_rows, count)
-            parts.append(([feed[start:end] if item else feed for feed, item in zip(feeds, is_item)], end - start))
-        return parts
 
     def p99_ms(self, requests: int) -> float:
         """p99 over `requests` served requests of all films."""
@@ -163,20 +165,22 @@ class RankBench:
 def _figures(samples: Interleaved, outside: list[float], count: int, calls: int) -> list[Figure]:
     at, target = f"n={count}", BASE_MS + PER_CANDIDATE_MS * count
     overhead = [a - b for a, b in zip(samples.samples["served"], samples.samples["bare"], strict=True)]
+    own = [a - b for a, b in zip(samples.samples["served"], samples.samples["bare_rpc"], strict=True)]
     per_round = [statistics.median(outside[i : i + calls]) for i in range(0, len(outside), calls)]
     return [
         figure(f"rank.served_ms/{at}", samples.samples["served"], "ms", better="lower"),
         figure(f"rank.bare_ms/{at}", samples.samples["bare"], "ms", better="lower"),
         figure(f"rank.stock_ms/{at}", samples.samples["stock"], "ms", better="lower"),
-        figure(f"rank.empty_rpc_ms/{at}", samples.samples["rpc"], "ms", better="lower"),
+        figure(f"rank.bare_rpc_ms/{at}", samples.samples["bare_rpc"], "ms", better="lower"),
         figure(f"rank.overhead_ms/{at}", overhead, "ms", better="lower", of="bare", target=target),
+        figure(f"rank.own_ms/{at}", own, "ms", better="lower", of="bare_rpc"),
         figure(f"rank.outside_engine_ms/{at}", per_round, "ms", better="lower", target=target),
         figure(f"rank.stock_over_served/{at}", samples.ratios("stock", "served"), "x", of="served"),
     ]
 
 
-def busy_figures(bench: RankBench, server: Child, rounds: int, requests: int) -> list[Figure]:
-    """p99 with a busy Python thread in the server over p99 without, in turn."""
+def busy_figures(bench: RankBench, server: Child, rounds: int, requests: int, threads: str) -> list[Figure]:
+    """p99 with a busy Python thread in the server over p99 without, in turn; `threads` of the engine."""
 
     def measured(word: str) -> float:
         server.tell(word)
@@ -184,7 +188,7 @@ def busy_figures(bench: RankBench, server: Child, rounds: int, requests: int) ->
 
     samples = interleave({"quiet": lambda: measured("quiet"), "busy": lambda: measured("busy")}, rounds)
     server.tell("quiet")
-    at = f"n={max(COUNTS)}"
+    at = f"n={max(COUNTS)},threads={threads}"
     return [
         figure(f"rank.p99_ms/{at},beside=quiet", samples.samples["quiet"], "ms", better="lower"),
         figure(f"rank.p99_ms/{at},beside=busy", samples.samples["busy"], "ms", better="lower"),

@@ -7,14 +7,31 @@ from pathlib import Path
 import numpy as np
 
 from lambda_svc.session import GraphSignature, LoadedGraph, TensorFlowEngine, TensorSpec
-from models.package import Manifest
+from models.package import Manifest, list_versions, version_dir
 from paramserver import Table
-from tools.bench.rank_setup import gather_sides
+from tools.bench.rank_setup import gather_sides, read_model
 
-__all__ = ["load_bare", "ready_feeds"]
+__all__ = ["in_slices", "load_bare", "package_of", "ready_feeds"]
 
 NUMPY = {"f32": np.float32, "i64": np.int64, "i32": np.int32}
 ALIGNMENT = 64
+
+
+def package_of(folder: Path) -> Path:
+    """The package that `rank_setup` pushed."""
+    repository = folder / "repository"
+    model = read_model(repository)
+    return version_dir(repository, model, list_versions(repository, model)[-1])
+
+
+def in_slices(manifest: Manifest, feeds: list[np.ndarray], count: int, slice_rows: int):
+    """[(feeds, rows)] of each slice of a plan; views of the feeds, so they stay aligned."""
+    is_item = [entry.side == "item" for entry in manifest.graph.inputs]
+    parts = []
+    for start in range(0, count, slice_rows):
+        end = min(start + slice_rows, count)
+        parts.append(([feed[start:end] if item else feed for feed, item in zip(feeds, is_item)], end - start))
+    return parts
 
 
 def load_bare(package: Path, manifest: Manifest) -> LoadedGraph:

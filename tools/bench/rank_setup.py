@@ -2,9 +2,9 @@
 
 usage: python -m tools.bench.rank_setup FOLDER quick|full
 
-Leaves in FOLDER: repository/, features/, service.yaml (the demo's model and config), saved_model/ (the same uncut, as
-the framework saves it) and stock/N.npz (client-tiled inputs of that model for N candidates). Weights do not change the
-work per request, so `quick` trains on a tenth of the rows.
+Leaves in FOLDER: repository/, features/, service.yaml and one_thread.yaml (the demo's model and config), saved_model/
+(the same model uncut, as the framework saves it) and stock/N.npz (client-tiled inputs of that model for N candidates).
+Weights do not change the work per request, so `quick` trains on a tenth of the rows.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ SCENARIO = "explore_rank"
 CONFIG = """\
 repository: repository
 server: {{listen: "127.0.0.1:0"}}
+engine: {{intra_op_threads: {threads}}}
 user_features: {{path: features/users.parquet}}
 item_features: {{path: features/items.parquet}}
 scenarios:
@@ -58,7 +59,9 @@ def main(folder: Path, quick: bool) -> None:
     features.write(folder / "features")
     (folder / "repository").mkdir()
     push(export(trained, folder / "exported", version=1), folder / "repository")
-    (folder / "service.yaml").write_text(CONFIG.format(scenario=SCENARIO, model=read_model(folder / "repository")))
+    for name, threads in (("service.yaml", 0), ("one_thread.yaml", 1)):
+        text = CONFIG.format(scenario=SCENARIO, model=read_model(folder / "repository"), threads=threads)
+        (folder / name).write_text(text)
     export_saved_model(trained, folder / "saved_model")
     (folder / "stock").mkdir()
     user_id = features.users["id"][USER].as_py()
