@@ -8,8 +8,8 @@ from rich.console import Console
 from tools.bench.figures import Figure, Report, figure, host_line, interleave, missing, render, write_json
 
 
-def text_of(report: Report) -> str:
-    console = Console(width=200, record=True)
+def text_of(report: Report, width: int = 200) -> str:
+    console = Console(width=width, record=True)
     console.print(render(report))
     return console.export_text()
 
@@ -56,6 +56,14 @@ def test_the_table_says_what_was_missed_and_what_is_missing():
     ))
     text = text_of(report)
     assert "not met" in text and "missing: pip install the-peer" in text and "some host" in text
+
+
+def test_no_name_is_broken_at_80_columns():
+    name, of = "rank.outside_engine_ms/n=1682,beside=quiet", "lookup.ms/dict_and_numpy/rows=0.2M"
+    report = Report("demo", "some host", (figure(name, [11e6, 14e6], "ids/s", of=of, target=2e6),))
+    lines = text_of(report, width=80).splitlines()
+    assert any(line.startswith(name) for line in lines) and any(line.strip().endswith(of) for line in lines)
+    assert any("11,000,000 .. 14,000,000" in line and line.endswith(">= 2,000,000 met") for line in lines), lines
 
 
 def test_the_json_has_the_fields_of_the_contract(tmp_path):
