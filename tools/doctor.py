@@ -16,6 +16,7 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tools import host
@@ -77,7 +79,7 @@ def huge_pages() -> Iterator[Finding]:
         yield Finding("transparent huge pages", mode, "warn", f"as root: echo madvise > {_THP}; lookups get faster")
     reserved = next((line.split()[1] for line in _read(Path("/proc/meminfo")).splitlines()
                      if line.startswith("HugePages_Total:")), "0")
-    yield Finding("hugetlb pages", reserved, "info")
+    yield Finding("hugetlb pages", reserved, "info", "nothing: tables ask for transparent huge pages")
 
 
 def cpu() -> Iterator[Finding]:
@@ -108,7 +110,7 @@ def process_limits() -> Iterator[Finding]:
     """Locked memory and open files."""
     locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     shown = "unlimited" if locked == resource.RLIM_INFINITY else f"{locked / 2**20:.0f} MiB"
-    yield Finding("memlock limit", shown, "info")
+    yield Finding("memlock limit", shown, "info", "nothing: no memory is locked")
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     few = files != resource.RLIM_INFINITY and files < _NOFILE_MIN
     yield Finding("open files limit", str(files), "warn" if few else "ok",
@@ -121,7 +123,7 @@ def compiler() -> Iterator[Finding]:
         path = shutil.which(name) if name else None
         if path:
             line = subprocess.run([path, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
-            yield Finding("compiler", line, "info")
+            yield Finding("compiler", line, "info", "nothing: only building from source needs it")
             return
     yield Finding("compiler", "none", "info", "to build from source: g++ 11 or clang++ 14 or newer")
 
@@ -171,7 +173,7 @@ def versions() -> Iterator[Finding]:
 def emulator() -> Iterator[Finding]:
     """qemu, with which the tests run the cores on older CPUs."""
     path = shutil.which("qemu-x86_64")
-    advice = "" if path else "tests on older CPUs need qemu-user"
+    advice = "nothing: only tests on older CPUs need it" if path else "to test on older CPUs: install qemu-user"
     yield Finding("qemu-x86_64", "found" if path else "none", "info", advice)
 
 
@@ -192,11 +194,31 @@ def run(as_json: bool) -> int:
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
-        table = Table("what", "found", "", "what to do", title="lambda-svc doctor", title_justify="left")
-        for item in findings:
-            table.add_row(item.name, item.value, f"[{_COLOURS[item.status]}]{item.status}[/]", item.advice)
-        Console().print(table)
+        console = Console()
+        console.print(_table(findings))
+        console.print(_summary(findings), highlight=False)
     return 1 if any(item.status == "fail" for item in findings) else 0
+
+
+def _table(findings: list[Finding]) -> Table:
+    """The findings; a column of advice only when there is some."""
+    advised = any(item.advice for item in findings)
+    table = Table("what", "found", "", *(["what to do"] if advised else []), title="lambda-svc doctor",
+                  title_justify="left")
+    for item in findings:
+        status = f"[{_COLOURS[item.status]}]{item.status}[/]"
+        table.add_row(escape(item.name), escape(item.value), status, *([escape(item.advice)] if advised else []))
+    return table
+
+
+def _summary(findings: list[Finding]) -> str:
+    """Whether the service can run, and what to look at."""
+    counts = Counter(item.status for item in findings)
+    if counts["fail"]:
+        return f"The service cannot run here: mend what says fail ({counts['fail']} of {len(findings)} findings)."
+    if counts["warn"]:
+        return f"The service can run here; {counts['warn']} of {len(findings)} findings could be better, see warn."
+    return f"The service can run here; {len(findings)} findings, nothing to mend."
 
 
 def _dispatched() -> tuple[str, Status]:

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tools import doctor
 from tools.doctor import Finding
 
@@ -11,7 +13,7 @@ def test_every_check_finds_something_on_this_machine():
         findings = list(check())
         assert findings, check.__name__
         for finding in findings:
-            assert finding.advice or finding.status not in ("fail", "warn"), finding
+            assert finding.advice or finding.status == "ok", finding
 
 
 def test_the_service_can_run_here(capsys):
@@ -23,7 +25,20 @@ def test_the_service_can_run_here(capsys):
 def test_a_failure_sets_the_exit_code_and_shows_its_advice(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "CHECKS", (lambda: [Finding("core", "gone", "fail", "build it")],))
     assert doctor.run(as_json=False) == 1
-    assert "build it" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "build it" in out and "The service cannot run here" in out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("finding", "end"), [
+    (Finding("pages", "never [madvise]", "warn", "echo"), "1 of 1 findings could be better, see warn."),
+    (Finding("pages", "[madvise]"), "1 findings, nothing to mend."),
+])
+def test_the_last_line_sums_up_and_no_column_is_empty(monkeypatch, capsys, finding, end):
+    monkeypatch.setattr(doctor, "CHECKS", (lambda: [finding],))
+    assert doctor.run(as_json=False) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == f"The service can run here; {end}"
+    assert ("what to do" in out) == bool(finding.advice) and "[madvise]" in out
 
 
 def test_a_missing_tensorflow_is_a_failure(monkeypatch):
