@@ -10,17 +10,35 @@ import typer
 
 __all__ = ["main"]
 
+def _examples(*lines: str) -> str:
+    return "[bold]Examples[/]\n\n" + "\n\n".join(f"  {line}" for line in lines)
+
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False,
-                  help="A recommendation ranking engine: serve models, rank candidates, measure and diagnose.")
-config_app = typer.Typer(no_args_is_help=True, help="Look at configuration files.")
+                  help="A recommendation ranking engine: serve models, rank candidates, measure and diagnose.",
+                  epilog=_examples("lambda-svc doctor", "lambda-svc demo", "lambda-svc config check service.yaml",
+                                   "lambda-svc serve service.yaml",
+                                   "lambda-svc rank explore --user 196 --candidates 1-1682 --top 10"))
+config_app = typer.Typer(no_args_is_help=True, help="Look at configuration files.",
+                         epilog=_examples("lambda-svc config check service.yaml"))
 app.add_typer(config_app, name="config")
 
 ConfigFile = Annotated[Path, typer.Argument(help="YAML file of the service.", metavar="CONFIG")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.", metavar="FILE")]
 
 
-def _examples(*lines: str) -> str:
-    return "[bold]Examples[/]\n\n" + "\n\n".join(f"  {line}" for line in lines)
+def _show_version(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[bool, typer.Option("--version", help="Print the version and end.", callback=_show_version,
+                                    is_eager=True)] = False,
+) -> None:
+    pass
 
 
 @app.command(epilog=_examples("lambda-svc serve service.yaml", "lambda-svc serve service.yaml --no-jemalloc"))
@@ -141,9 +159,13 @@ def bench(
 @app.command()
 def version() -> None:
     """Print the version of lambda-svc."""
+    from importlib.metadata import PackageNotFoundError
     from importlib.metadata import version as installed
 
-    typer.echo(installed("lambda-svc"))
+    try:
+        typer.echo(installed("lambda-svc"))
+    except PackageNotFoundError:
+        _fail("no version: it runs from a source tree")
 
 
 def _fail(message: str) -> None:
