@@ -24,6 +24,10 @@ def f32(name: str, shape: list[int], count: int | None = None) -> pb.Column:
     return pb.Column(name=name, dtype=pb.F32, shape=shape, values=bytes(4 * count))
 
 
+def whole(name: str, *values: int) -> pb.Column:
+    return pb.Column(name=name, shape=[len(values)], values=np.int64(values).tobytes())
+
+
 def ragged(offsets: list[int], values: int = 3) -> pb.Column:
     return pb.Column(
         name="history", dtype=pb.I64, values=bytes(8 * values), row_offsets=np.int32(offsets).tobytes()
@@ -47,6 +51,26 @@ BAD = {
     ),
     "undeclared name": (request(item_columns=[f32("prize", [10, 1])]), "item_columns[prize]", "prize", "price"),
     "user feature as item": (request(item_columns=[f32("age", [10])]), "item_columns[age]", "age", "price"),
+    "context feature as user": (request(user_columns=[f32("hour", [1])]), "user_columns[hour]", "hour", "context"),
+    "misspelt name": (request(user_columns=[f32("agee", [1])]), "user_columns[agee]", "agee", "did you mean 'age'?"),
+    "many values for one": (
+        request(user_columns=[pb.Column(name="age", dtype=pb.F32, values=bytes(8), row_offsets=bytes(8))]),
+        "user_columns[age]", "multi-valued", "one value, shape [1], as the feature is single",
+    ),
+    "one value for many": (
+        request(user_columns=[pb.Column(name="history", dtype=pb.I64, values=bytes(8), shape=[1])]),
+        "user_columns[history]", "one value or vector", "a list of values",
+    ),
+    "whole numbers beyond float32": (
+        request(user_columns=[whole("age", 2**24 + 1)]), "user_columns[age]", "16777217", "up to 2**24",
+    ),
+    "whole numbers as text": (
+        request(user_columns=[whole("occupation", 3)]), "user_columns[occupation]", "whole numbers", "dtype bytes",
+    ),
+    "half a whole number": (
+        request(user_columns=[pb.Column(name="age", values=b"123", shape=[1])]),
+        "user_columns[age]", "3 bytes", "int64",
+    ),
     "given twice": (request(user_columns=[f32("age", [1])] * 2), "user_columns[age]", "twice", "once"),
     "two rows for a user": (request(user_columns=[f32("age", [2])]), "user_columns[age]", "[2]", "[1]"),
     "offsets decrease": (request(user_columns=[ragged([0, -1])]), "user_columns[history]", "-1", "decrease"),
