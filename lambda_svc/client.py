@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 import grpc
 import numpy as np
 
-from lambda_svc.columns import pack
+from lambda_svc.columns import pack_columns, pack_id, pack_ids, pack_inputs
 from lambda_svc.errors import (
     CallerError,
     Cancelled,
@@ -28,6 +29,7 @@ from lambda_svc.proto import ranking_pb2_grpc as pb_grpc
 __all__ = ["RankAnswer", "RankingClient"]
 
 MESSAGE_BYTES_MAX = 32 << 20  # the server's default, both ways
+TIMEOUT_S_MAX = 1e9  # grpc takes a much later deadline for one that has passed
 
 
 @dataclass(frozen=True)
@@ -105,44 +107,64 @@ class RankingClient:
         """Ranks candidates for one user; `top_k` 0 returns all. Ids are int64 or uint64, the same 64 bits.
 
         `user`, `context` and `items` bring raw features that override stored ones, by name: one row for user and
-        context, one row per candidate for items (lambda_svc.columns.pack says which values are taken). `formula` orders
-        by something else than the scenario does. Raises the same error classes as the server.
+        context, one row per candidate for items (lambda_svc.columns.pack says which values are taken). A Python int is
+        right for a float feature too, where float32 holds it exactly. `formula_inputs` are one number per candidate, or
+        one for all of them, and travel as float32. `formula` orders by something else than the scenario does. Raises
+        TypeError or ValueError naming the argument, else the same error classes as the server.
         """
+        ids = pack_ids(candidate_ids, "candidate_ids")
+        rows = len(ids) // 8
         message = pb.RankRequest(
-            scenario=scenario,
-            user_id=signed(user_id),
-            candidate_ids=packed_ids(candidate_ids),
-            top_k=top_k,
-            user_columns=[pack(name, [value]) for name, value in (user or {}).items()],
-            context_columns=[pack(name, [value]) for name, value in (context or {}).items()],
-            item_columns=[pack(name, values) for name, values in (items or {}).items()],
-            formula_inputs=[pack(name, values) for name, values in (formula_inputs or {}).items()],
-            formula=formula,
+            scenario=_text(scenario, "scenario"),
+            user_id=pack_id(user_id, "user_id"),
+            candidate_ids=ids,
+            top_k=_top_k(top_k),
+            user_columns=pack_columns("user", user),
+            context_columns=pack_columns("context", context),
+            item_columns=pack_columns("items", items, rows),
+            formula_inputs=pack_inputs("formula_inputs", formula_inputs, rows),
+            formula=_text(formula, "formula"),
         )
         return RankAnswer.of(self.call(message, timeout_s))
 
     def call(self, message: pb.RankRequest, timeout_s: float) -> pb.RankResponse:
-        """Sends a message built by the caller. Raises the same error classes as the server."""
+        """Sends a message built by the caller. Raises TypeError or ValueError for a `timeout_s` that is no time, else
+        the same error classes as the server."""
+        timeout_s = _seconds(timeout_s)
         if timeout_s <= 0:  # grpc would take 0 for "no deadline"
             raise DeadlineExceeded(f"timeout_s is {timeout_s}: nothing was sent")
         try:
-            return self._stub.Rank(message, timeout=timeout_s)
+            return self._stub.Rank(message, timeout=min(timeout_s, TIMEOUT_S_MAX))
         except grpc.RpcError as error:
             raise _translated(error) from None
 
 
-def signed(value: int) -> int:
-    """The int64 with the same 64 bits as `value`, an int or a numpy integer; raises OverflowError beyond uint64."""
-    value = operator.index(value)
-    return int.from_bytes(value.to_bytes(8, "little", signed=value < 0), "little", signed=True)
+def _text(value: str, field: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{field}: got {value!r}; expected str")
+    return value
 
 
-def packed_ids(ids: Sequence[int] | np.ndarray) -> bytes:
-    """Ids as little-endian 64-bit bytes; raises TypeError for ids that are not integers."""
-    array = np.asarray(ids) if len(ids) else np.empty(0, np.int64)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"candidate_ids: expected int64 or uint64, got {array.dtype}")
-    return array.astype(np.uint64 if array.dtype == np.uint64 else np.int64).tobytes()
+def _top_k(value: int) -> int:
+    expected = "0 (all candidates) to 2**32 - 1"
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"top_k: got {value!r}; expected an int, {expected}") from None
+    if not 0 <= number < 2**32:
+        raise ValueError(f"top_k: got {number}; expected {expected}")
+    return number
+
+
+def _seconds(timeout_s: float) -> float:
+    """As Python's float: grpc adds it to the time of day, which a numpy float32 would round to minutes."""
+    try:
+        unusable = math.isnan(timeout_s)
+    except TypeError:
+        raise TypeError(f"timeout_s: got {timeout_s!r}; expected seconds, such as 0.05") from None
+    if unusable:
+        raise ValueError(f"timeout_s: got {timeout_s}; expected seconds, such as 0.05")
+    return float(timeout_s)
 
 
 _ERRORS: dict[str, type[LambdaError]] = {
