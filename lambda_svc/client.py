@@ -68,6 +68,7 @@ class RankingClient:
             ("grpc.max_receive_message_length", message_bytes_max),
             ("grpc.max_send_message_length", message_bytes_max),
         ]
+        self._target, self._message_bytes_max = target, message_bytes_max
         self._channel = grpc.insecure_channel(target, options)
         self._stub = pb_grpc.RankingStub(self._channel)
 
@@ -82,13 +83,14 @@ class RankingClient:
         self._channel.close()
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Returns once connected; raises Unavailable after `timeout_s`."""
+        """Returns once connected; raises Unavailable after `timeout_s`, TypeError or ValueError when that is no time."""
+        timeout_s = _seconds(timeout_s)
         ready = grpc.channel_ready_future(self._channel)
         try:
             ready.result(timeout_s)
         except grpc.FutureTimeoutError:
             ready.cancel()  # else a thread goes on watching the channel
-            raise Unavailable(f"no connection within {timeout_s} s") from None
+            raise Unavailable(f"no connection to {self._target} within {timeout_s} s") from None
 
     def rank(
         self,
@@ -129,14 +131,16 @@ class RankingClient:
 
     def call(self, message: pb.RankRequest, timeout_s: float) -> pb.RankResponse:
         """Sends a message built by the caller. Raises TypeError or ValueError for a `timeout_s` that is no time, else
-        the same error classes as the server."""
+        the same error classes as the server; InvalidRequest for a message beyond the limit."""
         timeout_s = _seconds(timeout_s)
         if timeout_s <= 0:  # grpc would take 0 for "no deadline"
             raise DeadlineExceeded(f"timeout_s is {timeout_s}: nothing was sent")
+        if message.ByteSize() > self._message_bytes_max:
+            raise _too_large("request", message.ByteSize(), self._message_bytes_max)
         try:
             return self._stub.Rank(message, timeout=min(timeout_s, TIMEOUT_S_MAX))
         except grpc.RpcError as error:
-            raise _translated(error) from None
+            raise _translated(error, self._target, timeout_s) from None
 
 
 def _text(value: str, field: str) -> str:
@@ -176,12 +180,32 @@ _ERRORS: dict[str, type[LambdaError]] = {
     "UNAVAILABLE": Unavailable,
 }
 _INVALID = re.compile(r"(?P<field>.+?): got (?P<got>.*); expected (?P<expected>.*)", re.DOTALL)
+_TOO_LARGE = re.compile(r"(CLIENT|SERVER): (Sent|Received) message larger than max \((\d+) vs\. (\d+)\)")
+_REQUEST_ENDS = {("CLIENT", "Sent"), ("SERVER", "Received")}
+_NO_CONNECTION = re.compile(r"failed to connect to all addresses|errors resolving |DNS resolution failed")
+_CLIENT_TIMER = "Deadline Exceeded"  # grpc's own words; a server of ours says where the time went
 
 
-def _translated(error: grpc.RpcError) -> LambdaError:
+def _translated(error: grpc.RpcError, target: str, timeout_s: float) -> LambdaError:
     """The error the server raised, as far as its status tells; INTERNAL and the rest become EngineError."""
     details = error.details() or error.code().name
     match = _INVALID.fullmatch(details)
     if error.code() is grpc.StatusCode.INVALID_ARGUMENT and match:
         return InvalidRequest(**match.groupdict())
+    large = _TOO_LARGE.search(details)
+    if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED and large:
+        what = "request" if large.group(1, 2) in _REQUEST_ENDS else "answer"
+        return _too_large(what, int(large[3]), int(large[4]))
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and details == _CLIENT_TIMER:
+        late = f"no answer from {target} within {timeout_s} s"
+        return DeadlineExceeded(f"{late}: allow more time or send fewer candidates")
+    if error.code() is grpc.StatusCode.UNAVAILABLE and _NO_CONNECTION.match(details):
+        why = details.rpartition(": ")[2].rstrip("]")
+        return Unavailable(f"no server at {target} ({why[:1].lower()}{why[1:]})")
     return _ERRORS.get(error.code().name, EngineError)(details)
+
+
+def _too_large(what: str, size: int, limit: int) -> InvalidRequest:
+    """A message beyond what one end takes: sending it again cannot succeed, whatever grpc's status says."""
+    advice = "send fewer candidates" if what == "request" else "ask for a smaller top_k"
+    return InvalidRequest(what, f"{size:,} bytes", f"at most {limit:,} bytes (message_bytes_max): {advice}")

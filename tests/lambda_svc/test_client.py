@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+
 import numpy as np
 import pytest
 
 from lambda_svc import config as config_file
 from lambda_svc.client import RankingClient
-from lambda_svc.errors import InvalidRequest
+from lambda_svc.errors import DeadlineExceeded, InvalidRequest, Unavailable
 from lambda_svc.server import RankingServer, load_plans
 from tests.lambda_svc.world import config_text
 
@@ -116,3 +118,44 @@ def test_an_argument_that_cannot_be_sent_is_named(client, arguments, error, mess
 @pytest.mark.parametrize("timeout_s", [1e12, float("inf"), np.float32(5), 5])
 def test_any_time_in_the_future_is_a_timeout(client, timeout_s):
     assert len(client.rank("rank", 1, IDS, timeout_s=timeout_s).candidate_ids) == 3
+
+
+def test_waiting_needs_a_time(client):
+    with pytest.raises(TypeError, match="timeout_s: got None; expected seconds"):
+        client.wait_ready(None)
+
+
+def test_a_request_too_large_to_send_says_so(server):
+    with RankingClient(f"127.0.0.1:{server.port}", message_bytes_max=8_000) as small:
+        with pytest.raises(InvalidRequest, match=r"8,0\d\d bytes; expected at most 8,000 bytes .*fewer candidates"):
+            small.rank("rank", 1, np.zeros(1000, np.int64))
+
+
+def test_a_request_too_large_for_the_server_says_so(client):
+    with pytest.raises(InvalidRequest, match=r"request: got 1,600,\d\d\d bytes; expected at most 1,048,576 bytes"):
+        client.rank("rank", 1, np.zeros(200_000, np.int64), timeout_s=10)
+
+
+def test_an_answer_too_large_to_take_says_so(server):
+    with RankingClient(f"127.0.0.1:{server.port}", message_bytes_max=9_000) as small:
+        with pytest.raises(InvalidRequest, match=r"answer: got .* expected at most 9,000 bytes .*smaller top_k"):
+            small.rank("rank", 1, np.zeros(900, np.int64), timeout_s=10)
+
+
+def test_no_server_says_where_and_why():
+    with socket.socket() as taken:  # bound and not listening: nobody else gets the port, and nobody answers
+        taken.bind(("127.0.0.1", 0))
+        target = f"127.0.0.1:{taken.getsockname()[1]}"
+        with RankingClient(target) as client:
+            with pytest.raises(Unavailable, match=rf"no server at {target} \(connection refused\)$"):
+                client.rank("rank", 1, IDS, timeout_s=10)
+            with pytest.raises(Unavailable, match=f"no connection to {target} within 0.01 s"):
+                client.wait_ready(0.01)
+
+
+def test_a_server_that_does_not_answer_in_time_says_what_to_change():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        target = f"127.0.0.1:{silent.getsockname()[1]}"
+        with RankingClient(target) as client, pytest.raises(DeadlineExceeded) as raised:
+            client.rank("rank", 1, IDS, timeout_s=0.1)
+    assert str(raised.value) == f"no answer from {target} within 0.1 s: allow more time or send fewer candidates"
