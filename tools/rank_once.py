@@ -16,7 +16,8 @@ __all__ = ["parse_id", "parse_ids", "parse_inputs", "parse_server", "run"]
 
 IDS_MAX = 1_000_000
 _FLAGS = {pb.CANDIDATE_UNKNOWN: "unknown", pb.CANDIDATE_NAN: "NaN"}
-_UNREACHED = re.compile(r"connect|resol", re.IGNORECASE)  # of gRPC's own texts, when no server took the call
+_UNREACHED = re.compile(r"no server|connect|resol", re.IGNORECASE)  # in texts that tell that no server took the call
+_STAGE = re.compile(r"\bstage\b|\bstream\b")  # in texts of a server that tell where the time went
 
 
 def parse_id(text: str) -> int:
@@ -87,11 +88,12 @@ def run(scenario: str, user: str, candidates: str, top: int, server: str, timeou
 
 
 def _advice(error: Exception, server: str, timeout_s: float) -> str:
-    """What went wrong and what to do; gRPC's own texts say neither."""
+    """What went wrong and what to do at a command line; the client's own texts are for programs."""
     if isinstance(error, Unavailable) and _UNREACHED.search(str(error)):
         return f"no server at {server}; start one with `lambda-svc serve CONFIG`, or pass --server HOST:PORT"
     if isinstance(error, DeadlineExceeded):
-        return (f"no answer within {timeout_s * 1e3:g} ms ({error}); "
+        stage = f" ({error})" if _STAGE.search(str(error)) else ""
+        return (f"no answer within {timeout_s * 1e3:g} ms{stage}; "
                 "allow more with --timeout-ms, or send fewer candidates")
     return str(error)
 

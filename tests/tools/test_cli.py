@@ -183,11 +183,16 @@ def test_rank_shows_no_flags_when_there_are_none(monkeypatch):
     assert "flag" not in invoke(*rank_arguments()).output
 
 
-def test_a_deadline_says_the_limit_and_what_helps(monkeypatch):
+@pytest.mark.parametrize(("told", "shown"), [
+    ("Deadline Exceeded", ""),
+    ("no answer from here within 0.5 s: allow more time", ""),
+    ("the deadline passed 7 us before stage run", " (the deadline passed 7 us before stage run)"),
+])
+def test_a_deadline_says_the_limit_and_what_helps(monkeypatch, told, shown):
     monkeypatch.setattr(rank_once, "RankingClient", Answering)
-    monkeypatch.setattr(Answering, "outcome", DeadlineExceeded("Deadline Exceeded"), raising=False)
-    line = refused(*rank_arguments())
-    assert "within 500 ms" in line and "--timeout-ms" in line and "fewer candidates" in line
+    monkeypatch.setattr(Answering, "outcome", DeadlineExceeded(told), raising=False)
+    advice = "allow more with --timeout-ms, or send fewer candidates"
+    assert refused(*rank_arguments()) == f"lambda-svc: no answer within 500 ms{shown}; {advice}"
 
 
 def test_a_draining_server_is_not_taken_for_none(monkeypatch):
