@@ -32,9 +32,9 @@ MESSAGE_BYTES_MAX = 32 << 20  # the server's default, both ways
 TIMEOUT_S_MAX = 1e9  # grpc takes a much later deadline for one that has passed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RankAnswer:
-    """Candidates best first. All arrays have k rows."""
+    """Candidates best first. All arrays have k rows. Its repr is one short line."""
 
     candidate_ids: np.ndarray  # int64
     positions: np.ndarray  # uint32, where each stood in the request
@@ -54,6 +54,33 @@ class RankAnswer:
             flags=np.frombuffer(message.flags, np.uint8),
             message=message,
         )
+
+    @property
+    def coverage(self) -> dict[str, tuple[int, int]]:
+        """{source: (asked, answered)}: feature cells or embedding ids that were wanted, and those that data answered.
+
+        Sources are "user", "context", "item" and "table/NAME"; what was not answered was a default.
+        """
+        return {entry.source: (entry.asked, entry.answered) for entry in self.message.coverage}
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """{code: count} of what the caller should know: unknown_user, unknown_candidates, nan_scores. Empty is good."""
+        return {reason.code: reason.count for reason in self.message.reasons}
+
+    @property
+    def times_ms(self) -> dict[str, float]:
+        """{stage: milliseconds} in the server: parse, admission, gather, lookup, run, topk, respond."""
+        times = self.message.times
+        return {field.name.removesuffix("_us"): getattr(times, field.name) / 1e3 for field in times.DESCRIPTOR.fields}
+
+    def __repr__(self) -> str:
+        parts = [f"k={len(self.candidate_ids)}"]
+        if len(self.candidate_ids):
+            parts.append(f"best={self.candidate_ids[0]} ({self.rank_scores[0]:.6g})")
+        parts.append(f"model={self.message.plan.model!r} version {self.message.plan.version}")
+        parts += [f"reasons={self.reasons}", f"{sum(self.times_ms.values()):.2f} ms in the server"]
+        return f"RankAnswer({', '.join(parts)})"
 
 
 class RankingClient:

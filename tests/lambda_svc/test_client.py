@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 
 import numpy as np
@@ -53,7 +54,7 @@ def test_an_item_column_may_replace_the_key(client, world):
 @pytest.mark.parametrize("age", [2**24 + 1, -(2**24) - 1, 2**63 - 1])
 def test_an_int_that_float32_does_not_hold_is_refused(client, age):
     assert f"user_columns[age]: got {age}, which float32 does not hold exactly" in refused(client, user={"age": age})
-    assert client.rank("rank", 1, IDS, user={"age": float(age)}).flags.any()
+    assert client.rank("rank", 1, IDS, user={"age": float(age)}).reasons == {"unknown_candidates": 1}
 
 
 @pytest.mark.parametrize("age", [0, -7, 2**24, 2**62, -(2**63)])
@@ -123,6 +124,26 @@ def test_any_time_in_the_future_is_a_timeout(client, timeout_s):
 def test_waiting_needs_a_time(client):
     with pytest.raises(TypeError, match="timeout_s: got None; expected seconds"):
         client.wait_ready(None)
+
+
+def test_an_answer_tells_itself_in_one_line(client):
+    answer = client.rank("rank", 424242, [0, 5, -1])
+    best = f"best={answer.candidate_ids[0]} ({answer.rank_scores[0]:.6g})"
+    assert re.fullmatch(
+        rf"RankAnswer\(k=3, {re.escape(best)}, model='tiny' version 1, "
+        r"reasons=\{'unknown_user': 1, 'unknown_candidates': 1\}, \d+\.\d\d ms in the server\)",
+        repr(answer),
+    )
+    assert repr(client.rank("rank", 1, [])).startswith("RankAnswer(k=0, model='tiny' version 1, reasons={}, ")
+
+
+def test_coverage_reasons_and_times_are_plain_dicts(client):
+    answer = client.rank("rank", 424242, [0, 5, -1])
+    assert answer.reasons == {"unknown_user": 1, "unknown_candidates": 1}
+    assert answer.coverage["table/item"][0] >= answer.coverage["table/item"][1] > 0
+    assert answer.coverage["user"][1] == 0 < answer.coverage["user"][0]
+    assert list(answer.times_ms) == ["parse", "admission", "gather", "lookup", "run", "topk", "respond"]
+    assert answer.times_ms["run"] == answer.message.times.run_us / 1e3 > 0
 
 
 def test_a_request_too_large_to_send_says_so(server):
