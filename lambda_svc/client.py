@@ -110,7 +110,7 @@ class RankingClient:
         self._channel.close()
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Returns once connected; raises Unavailable after `timeout_s`, TypeError or ValueError when that is no time."""
+        """Returns once connected. Raises Unavailable after `timeout_s`, TypeError or ValueError if that is no time."""
         timeout_s = _seconds(timeout_s)
         ready = grpc.channel_ready_future(self._channel)
         try:
