@@ -29,13 +29,14 @@ def check_golden(folder: Path, plan: ScenarioPlan) -> dict[str, float]:
     try:
         with pa.memory_map(str(folder / golden.file)) as source:
             table = pa.ipc.open_file(source).read_all()
+        table.validate(full=True)
         if table.num_rows != golden.rows:
             raise PackageRejected(f"{golden.file}: has {table.num_rows} rows, the manifest says {golden.rows}")
         worst = {head: 0.0 for head in plan.heads}
         for group in _groups(table):
             for head, difference in _differences(group, plan).items():
                 worst[head] = float(np.maximum(worst[head], difference))  # max() would let a NaN pass
-    except (pa.ArrowException, KeyError, FeatureError) as error:
+    except (pa.ArrowException, KeyError, TypeError, OSError, FeatureError) as error:
         raise PackageRejected(f"{golden.file}: golden rows cannot be replayed: {error}") from error
     for head, difference in worst.items():
         if not difference <= golden.tolerance[head]:

@@ -119,3 +119,39 @@ def test_the_latest_whole_version_is_served(copy):
     (copy / "repository" / MODEL / "11").mkdir()
     plans = load_plans(config_file.load(copy / "config.yaml"))
     assert plans["rank"].wire.version == 10
+
+
+def write_arrow(path, table: pa.Table) -> None:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+GOLDEN_FAULTS = {
+    "no Arrow file": lambda path, table: path.write_bytes(b"golden"),
+    "no scores": lambda path, table: write_arrow(path, table.drop_columns("score:liked")),
+    "scores that are words": lambda path, table: write_arrow(
+        path, table.drop_columns("score:liked").append_column("score:liked", pa.array(["high"] * len(table)))
+    ),
+    "no groups": lambda path, table: write_arrow(path, table.drop_columns("group")),
+    "a feature of another type": lambda path, table: write_arrow(
+        path, table.drop_columns("user:age").append_column("user:age", pa.array([b"old"] * len(table)))
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", GOLDEN_FAULTS)
+def test_golden_rows_that_cannot_be_replayed_keep_the_version_out(copy, monkeypatch, fault):
+    world = World()
+    honest = world._write_golden
+
+    def write_faulty(path) -> None:
+        honest(path)
+        with pa.OSFile(str(path)) as source:
+            table = pa.ipc.open_file(source).read_all()
+        GOLDEN_FAULTS[fault](path, table)
+
+    monkeypatch.setattr(world, "_write_golden", write_faulty)
+    shutil.rmtree(copy / "repository" / MODEL)
+    world.write_package(copy / "repository")
+    with pytest.raises(PackageRejected, match=r"golden\.arrow: golden rows cannot be replayed"):
+        load_plans(config_file.load(copy / "config.yaml"))
