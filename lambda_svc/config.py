@@ -11,20 +11,30 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from lambda_svc._core import Formula
 from lambda_svc.config_files import feature_file_problems
 from lambda_svc.config_words import field_problems, read_yaml
 from lambda_svc.errors import ConfigError, FormulaError
-from models.package import Manifest, PackageError, list_versions, read_manifest, version_dir
+from models.package import Manifest, PackageError, is_safe_name, list_versions, read_manifest, version_dir
 
 __all__ = ["EngineConfig", "FeatureFile", "ScenarioConfig", "ServerConfig", "ServiceConfig", "check", "load",
            "package_dir"]
 
 Part = TypeVar("Part", bound=BaseModel)
+
+
+def _model_name(name: str) -> str:
+    """A model's name is a folder's: what a package may be called, a config may serve."""
+    if not is_safe_name(name):
+        raise ValueError("expected a model's name: letters, digits, '_', '-' and '.', no dot first")
+    return name
+
+
 Positive = Annotated[int, Field(gt=0)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
+ModelName = Annotated[str, AfterValidator(_model_name)]
 
 
 class _Frozen(BaseModel):
@@ -71,7 +81,7 @@ class FeatureFile(_Frozen):
 class ScenarioConfig(_Frozen):
     """One kind of ranking request: its model, its formula and its limits."""
 
-    model: Name
+    model: ModelName
     version: Annotated[
         Literal["latest"] | Positive, Field(json_schema_extra={"takes": "'latest' or a whole number of at least 1"})
     ] = "latest"

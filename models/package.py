@@ -46,8 +46,8 @@ from .manifest import (
 
 __all__ = [
     "MANIFEST_FILE", "FileEntry", "Golden", "Graph", "GraphInput", "GraphOutput", "Manifest", "PackageError",
-    "PackageExistsError", "PackageMissingError", "Source", "TableFile", "list_versions", "publish", "read_manifest",
-    "verify", "version_dir", "write_package",
+    "PackageExistsError", "PackageMissingError", "Source", "TableFile", "is_safe_name", "list_versions", "publish",
+    "read_manifest", "verify", "version_dir", "write_package",
 ]
 
 _CHUNK_BYTES = 1 << 20

@@ -158,3 +158,13 @@ def test_a_file_that_is_no_parquet_is_named(tmp_path, world_dir):
     (tmp_path / "users.parquet").write_text("not parquet")
     [problem] = problems(tmp_path, config_text(tmp_path))
     assert problem.startswith(f"user_features.path: {tmp_path / 'users.parquet'} cannot be read as Parquet")
+
+
+@pytest.mark.parametrize("model,fits", [
+    ("my-model", True), ("v2.1", True), ("7up", True), ("../up", False), (".hidden", False), ("a b", False),
+])
+def test_a_model_may_be_called_what_a_package_may_be_called(world_dir, model, fits):
+    path = world_dir / "model.yaml"
+    path.write_text(config_text(world_dir, model=f'"{model}"'))
+    [problem] = config_file.check(path)
+    assert ("no version of" in problem) == fits and ("a model's name" in problem) != fits
