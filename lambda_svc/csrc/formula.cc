@@ -21,6 +21,8 @@ void binary(double* x, const double* y, std::size_t rows, F f) {
 // Written so that a NaN on either side comes through.
 double smaller(double x, double y) { return std::isnan(x) || x < y ? x : y; }
 double larger(double x, double y) { return std::isnan(x) || x > y ? x : y; }
+// IEEE has pow(NaN, 0) and pow(1, NaN) as 1, which would pass a broken score off as a good one.
+double power(double x, double y) { return std::isnan(x) || std::isnan(y) ? x + y : std::pow(x, y); }
 
 }  // namespace
 
@@ -68,7 +70,7 @@ void Formula::evaluate(const float* const* heads, const void* const* inputs, std
         case Op::kSubtract: binary(under, x, rows, [](double a, double b) { return a - b; }); break;
         case Op::kMultiply: binary(under, x, rows, [](double a, double b) { return a * b; }); break;
         case Op::kDivide: binary(under, x, rows, [](double a, double b) { return a / b; }); break;
-        case Op::kPow: binary(under, x, rows, [](double a, double b) { return std::pow(a, b); }); break;
+        case Op::kPow: binary(under, x, rows, power); break;
         case Op::kMin: binary(under, x, rows, smaller); break;
         case Op::kMax: binary(under, x, rows, larger); break;
         case Op::kClip: {

@@ -7,7 +7,7 @@
 //   FUNCTION: exp(x) log(x) pow(x, y) min(x, y, ...) max(x, y, ...) clip(x, low, high)
 //
 // IEEE rules throughout: log(-1) is NaN, 1 / 0 is infinite. min, max and clip of a NaN are NaN, so that a broken score
-// is flagged and never hidden.
+// is flagged and never hidden; so are pow(NaN, 0) and pow(1, NaN).
 //
 // Thread-safety: immutable after construction. Ownership: evaluate() writes only to the caller's memory.
 #pragma once

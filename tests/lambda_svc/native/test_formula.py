@@ -48,7 +48,7 @@ MINIMUM, MAXIMUM = _first_nan(min), _first_nan(max)
 FUNCTIONS = {
     "exp": _ieee(np.exp),
     "log": _ieee(np.log),
-    "pow": _ieee(np.power),
+    "pow": _first_nan(_ieee(np.power)),
     "min": MINIMUM,
     "max": MAXIMUM,
     "clip": lambda value, low, high: MINIMUM(MAXIMUM(value, low), high),
