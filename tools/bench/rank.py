@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 
 import grpc
@@ -52,17 +53,22 @@ class Child:
     """A helper process that says `ready on port N` and obeys lines on its standard input."""
 
     def __init__(self, module: str, *arguments: str) -> None:
+        self._module = module
         self._log = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self._log, text=True,
         )
+
+    @cached_property
+    def target(self) -> str:
+        """HOST:PORT, once the process is ready; until they are asked, several start at once. Raises RuntimeError."""
         first = self._process.stdout.readline()
         if not first.startswith("ready on port "):
             self._process.wait(60)
             self._log.seek(0)
-            raise RuntimeError(f"{module} did not start:\n{self._log.read()[-2000:]}")
-        self.target = f"127.0.0.1:{first.split()[-1]}"
+            raise RuntimeError(f"{self._module} did not start:\n{self._log.read()[-2000:]}")
+        return f"127.0.0.1:{first.split()[-1]}"
 
     def tell(self, word: str) -> None:
         """Sends a word and waits until it holds."""
@@ -87,8 +93,8 @@ def child(module: str, *arguments: str) -> Iterator[Child]:
 
 
 def run(quick: bool) -> list[Figure]:
-    """All figures; quick takes fewer rounds and a model trained on less."""
-    rounds, calls = (3, 10) if quick else (7, 30)
+    """All figures; quick: fewer rounds, a model trained on less, the busy thread beside one engine thread only."""
+    rounds, calls = (3, 6) if quick else (7, 30)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lambda-svc-bench-")))
         setup = [sys.executable, "-m", "tools.bench.rank_setup", str(folder), "quick" if quick else "full"]
@@ -96,16 +102,17 @@ def run(quick: bool) -> list[Figure]:
         model, requests = str(folder / "saved_model"), str(folder / "stock")
         stock = stack.enter_context(child("tools.bench.stock_server", model, requests))
         server = stack.enter_context(child("tools.bench.rank_server", str(folder / "service.yaml")))
+        bare = stack.enter_context(child("tools.bench.bare_server", str(folder)))
+        alone = stack.enter_context(child("tools.bench.rank_server", str(folder / "one_thread.yaml")))
         client = stack.enter_context(RankingClient(server.target))
         options = [("grpc.max_send_message_length", 256 << 20)]
         channel = stack.enter_context(grpc.insecure_channel(stock.target, options))
-        bare = stack.enter_context(child("tools.bench.bare_server", str(folder)))
         bare_channel = stack.enter_context(grpc.insecure_channel(bare.target))
         bench = RankBench(folder, client, channel.unary_unary(STOCK_METHOD), bare_channel.unary_unary(BARE_METHOD))
         figures = [item for count in COUNTS for item in bench.figures(count, rounds, calls)]
-        rounds, requests = (3, 30) if quick else (10, 150)
-        figures += busy_figures(bench, server, rounds, requests, "all")
-        alone = stack.enter_context(child("tools.bench.rank_server", str(folder / "one_thread.yaml")))
+        rounds, requests = (3, 20) if quick else (10, 150)
+        if not quick:
+            figures += busy_figures(bench, server, rounds, requests, "all")
         bench.use(stack.enter_context(RankingClient(alone.target)))
         return figures + busy_figures(bench, alone, rounds, requests, "1")
 

@@ -22,6 +22,7 @@ CONTEXT = {"hour": 20.0, "weekday": 5.0}
 SCENARIO = "explore_rank"
 CONFIG = """\
 repository: repository
+work_dir: run{threads}
 server: {{listen: "127.0.0.1:0"}}
 engine: {{intra_op_threads: {threads}}}
 user_features: {{path: features/users.parquet}}
