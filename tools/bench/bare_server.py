@@ -11,14 +11,13 @@ input.
 from __future__ import annotations
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import grpc
 import numpy as np
 
 from lambda_svc.config import load
 from models.package import read_manifest
+from tools.bench.bytes_server import serve_until_closed
 from tools.bench.rank_feeds import in_slices, load_bare, package_of, ready_feeds
 from tools.bench.rank_setup import COUNTS, SCENARIO
 
@@ -41,14 +40,7 @@ def main(folder: Path) -> None:
             executable.run(feeds, rows)
         return b""
 
-    server = grpc.server(ThreadPoolExecutor(16))
-    handler = grpc.unary_unary_rpc_method_handler(run)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(METHOD[0], {METHOD[1]: handler}),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    print(f"ready on port {port}", flush=True)
-    sys.stdin.read()
-    server.stop(0).wait()
+    serve_until_closed(*METHOD, run)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ in REQUESTS_DIR into NAME.predict, the serialized message, so that building it c
 from __future__ import annotations
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import grpc
 import numpy as np
+
+from tools.bench.bytes_server import serve_until_closed
 
 METHOD = ("lambda_svc.bench.Stock", "Predict")
 
@@ -78,14 +78,7 @@ def main(saved_model: str, requests: str) -> None:
     stock = Stock(saved_model)
     for file in Path(requests).glob("*.npz"):
         file.with_suffix(".predict").write_bytes(stock.serialize(dict(np.load(file))))
-    server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.max_receive_message_length", 256 << 20)])
-    handler = grpc.unary_unary_rpc_method_handler(stock.predict)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(METHOD[0], {METHOD[1]: handler}),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    print(f"ready on port {port}", flush=True)
-    sys.stdin.read()
-    server.stop(0).wait()
+    serve_until_closed(*METHOD, stock.predict)
 
 
 if __name__ == "__main__":
