@@ -97,6 +97,6 @@ def _refuse_unknown(request: ParsedRequest, plan: ScenarioPlan) -> None:
         return
     unknown = request.candidate_ids[~cache.contains(request.candidate_ids)]
     if len(unknown):
-        shown = ", ".join(str(i) for i in np.unique(unknown)[:5])
-        got = f"{len(unknown)} unknown to the feature store ({shown})"
+        examples = ", ".join(str(i) for i in np.unique(unknown)[:5])
+        got = f"{len(unknown)} unknown to the feature store ({examples})"
         raise InvalidRequest("candidate_ids", got, "only known candidates (unknown_candidates: refuse)")

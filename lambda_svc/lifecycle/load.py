@@ -15,7 +15,7 @@ from lambda_svc.session.tensorflow import TensorFlowEngine
 from models.package import Manifest
 from paramserver import ParamServerError, Table
 
-__all__ = ["load_model"]
+__all__ = ["load_model", "signature_of"]
 
 
 def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: Arena) -> LoadedModel:
@@ -34,7 +34,7 @@ def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: A
     except (FeatureStoreError, ParamServerError) as error:
         raise PackageRejected(f"{manifest.model} version {manifest.version}: {error}") from error
     engine = TensorFlowEngine(intra_op_threads=config.engine.intra_op_threads)
-    graph = engine.load((folder / manifest.graph.file).read_bytes(), _signature(manifest))
+    graph = engine.load((folder / manifest.graph.file).read_bytes(), signature_of(manifest))
     return LoadedModel(manifest, graph, extractors, caches, tables, arena, Streams(config.engine.streams))
 
 
@@ -59,6 +59,7 @@ def _table(folder: Path, entry) -> Table:
     return table
 
 
-def _signature(manifest: Manifest) -> GraphSignature:
+def signature_of(manifest: Manifest) -> GraphSignature:
+    """Feeds and fetches of the package's graph, in the manifest's order."""
     inputs = tuple(TensorSpec(entry.name, entry.dtype, tuple(entry.shape)) for entry in manifest.graph.inputs)
     return GraphSignature(inputs, tuple(output.name for output in manifest.graph.outputs))

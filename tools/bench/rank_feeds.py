@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lambda_svc.session import GraphSignature, LoadedGraph, TensorFlowEngine, TensorSpec
+from lambda_svc.lifecycle import signature_of
+from lambda_svc.session import LoadedGraph, TensorFlowEngine
 from models.package import Manifest, list_versions, version_dir
 from paramserver import Table
 from tools.bench.rank_setup import gather_sides, read_model
@@ -36,9 +37,7 @@ def in_slices(manifest: Manifest, feeds: list[np.ndarray], count: int, slice_row
 
 def load_bare(package: Path, manifest: Manifest) -> LoadedGraph:
     """The package's graph in the engine, as the server loads it."""
-    inputs = tuple(TensorSpec(entry.name, entry.dtype, tuple(entry.shape)) for entry in manifest.graph.inputs)
-    signature = GraphSignature(inputs, tuple(output.name for output in manifest.graph.outputs))
-    return TensorFlowEngine().load((package / manifest.graph.file).read_bytes(), signature)
+    return TensorFlowEngine().load((package / manifest.graph.file).read_bytes(), signature_of(manifest))
 
 
 def ready_feeds(
