@@ -24,6 +24,17 @@ struct TensorSpec {
   std::vector<std::int64_t> shape;  // -1: the number of candidates
 };
 
+// A shape as messages show it: [-1,50,16].
+inline std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text(1, '[');
+  for (const std::int64_t size : shape) {
+    if (text.size() > 1) text += ',';
+    text += std::to_string(size);
+  }
+  text += ']';
+  return text;
+}
+
 struct Feed {
   const void* data;
   std::size_t bytes;

@@ -11,16 +11,6 @@ using feature_store::Layout;
 using feature_store::SlotSpec;
 using Shape = std::vector<std::int64_t>;
 
-std::string text_of(const Shape& shape) {
-  std::string text(1, '[');
-  for (const std::int64_t size : shape) {
-    if (text.size() > 1) text += ',';
-    text += std::to_string(size);
-  }
-  text += ']';
-  return text;
-}
-
 const char* name_of(DType dtype) {
   switch (dtype) {
     case DType::kF32: return "f32";
@@ -88,8 +78,8 @@ void check_input(const TensorSpec& tensor, const PlanInput& input, const SlotSpe
   std::vector<Shape> shapes = shapes_of(field, input, slot, static_cast<std::int64_t>(dim));
   for (Shape& shape : shapes) shape.insert(shape.begin(), input.side == Side::kItem ? -1 : 1);
   if (std::find(shapes.begin(), shapes.end(), tensor.shape) == shapes.end()) {
-    throw PlanError(field, "the graph wants shape " + text_of(tensor.shape) + ", slot " + slot.name + " gives " +
-                               text_of(shapes.front()));
+    throw PlanError(field, "the graph wants shape " + shape_text(tensor.shape) + ", slot " + slot.name + " gives " +
+                               shape_text(shapes.front()));
   }
 }
 

@@ -56,16 +56,6 @@ tf::TF_DataType tf_type(const TensorSpec& spec) {
   throw EngineError("input " + spec.name + ": bytes cannot be fed; expected f32, i64 or i32");
 }
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text(1, '[');
-  for (const std::int64_t size : shape) {
-    if (text.size() > 1) text += ',';
-    text += std::to_string(size);
-  }
-  text += ']';
-  return text;
-}
-
 std::size_t item_bytes(tf::TF_DataType type) { return type == tf::TF_INT64 ? 8 : 4; }
 
 struct FeedOwner {
