@@ -6,13 +6,28 @@ ParamServerError
 |   |-- IdError                 ids that are not 64-bit integers
 |   |-- ArrayError              an array of the wrong dtype, shape, layout or writability
 |   |-- BagError                offsets that do not describe bags of the ids
-|   `-- RowValueError           NaN, infinity, or a number that the table's dtype cannot hold
+|   |-- RowValueError           NaN, infinity, or a number that the table's dtype cannot hold
+|   |-- EpochError              an epoch or a sequence that the table cannot take or no longer holds
+|   |-- DeltaError              a delta that can never be taken
+|   |   |-- ChecksumError       its content is not what its checksum says
+|   |   |-- SequenceConflict    its sequence was taken by other content
+|   |   `-- RetiredVersion      its base version is retired
+|   |-- UnknownTable            no table of this name
+|   |-- ShardMapError           a shard map that is no shard map, or not the one that both sides must hold
+|   |-- ConfigError             a configuration that cannot be run; every problem at once
+|   `-- ClosedError             use after close
 |-- OperatingError              the call is right; the world is not
 |   |-- TableFileError          a table file that cannot be read or written
 |   |   |-- TableSchemaError    its columns, types or metadata are not a table's
 |   |   |-- TableNullError      a null id, row or element
 |   |   |-- TableValueError     NaN, infinity, or a number that the table's dtype cannot hold
 |   |   `-- DuplicateIdError    an id twice
+|   |-- SequenceGap             a delta came before one that must come first
+|   |-- StoreError              a shard's directory that cannot be opened, read or written
+|   |   |-- StoreLocked         another process has it open for writing
+|   |   |-- StoreDamaged        a file of it is not what was written
+|   |   `-- StoreFull           no space left: writes stop, reads go on
+|   |-- RemoteError             a shard that cannot be reached or refused the call
 |   |-- MemoryExhausted         the system gave no memory
 |   `-- InstructionSetError     PARAMSERVER_ISA asks for what this CPU lacks
 `-- ProgrammerError             a broken invariant: a bug of this package
@@ -22,7 +37,12 @@ __all__ = [
     "ArrayError",
     "BagError",
     "CallerError",
+    "ChecksumError",
+    "ClosedError",
+    "ConfigError",
+    "DeltaError",
     "DuplicateIdError",
+    "EpochError",
     "IdError",
     "InstructionSetError",
     "MemoryExhausted",
@@ -30,11 +50,21 @@ __all__ = [
     "OptionError",
     "ParamServerError",
     "ProgrammerError",
+    "RemoteError",
+    "RetiredVersion",
     "RowValueError",
+    "SequenceConflict",
+    "SequenceGap",
+    "ShardMapError",
+    "StoreDamaged",
+    "StoreError",
+    "StoreFull",
+    "StoreLocked",
     "TableFileError",
     "TableNullError",
     "TableSchemaError",
     "TableValueError",
+    "UnknownTable",
 ]
 
 
@@ -66,6 +96,45 @@ class RowValueError(CallerError, ValueError):
     """A row holds NaN, infinity, or a number that the table's dtype cannot hold; nothing of the batch was written."""
 
 
+class EpochError(CallerError, ValueError):
+    """An epoch or a sequence that the table cannot take, or no longer holds; the message names what it holds."""
+
+
+class DeltaError(CallerError, ValueError):
+    """A delta that can never be taken; the message names table, sequence and field."""
+
+
+class ChecksumError(DeltaError):
+    """A delta's content is not what its checksum says."""
+
+
+class SequenceConflict(DeltaError):
+    """A delta's sequence was taken before by other content."""
+
+
+class RetiredVersion(DeltaError):
+    """A delta's base version is retired: its rows belong to a model that no longer serves."""
+
+
+class UnknownTable(CallerError, KeyError):
+    """No table of this name; the message names those there are."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class ShardMapError(CallerError, ValueError):
+    """A shard map that is no shard map, or that differs from the other side's."""
+
+
+class ConfigError(CallerError, ValueError):
+    """A configuration that cannot be run; the message lists every problem with its path."""
+
+
+class ClosedError(CallerError, RuntimeError):
+    """The object was closed before this call."""
+
+
 class OperatingError(ParamServerError):
     """The call is right, but a file, the memory or the machine does not allow it."""
 
@@ -88,6 +157,34 @@ class TableValueError(TableFileError):
 
 class DuplicateIdError(TableFileError):
     """A table file holds an id twice; the message names the id and a row."""
+
+
+class SequenceGap(OperatingError):
+    """A delta came before one that must come first; `missing` is the first and last sequence to send before it."""
+
+    def __init__(self, message: str, missing: tuple[int, int] = (0, 0)) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
+class StoreError(OperatingError):
+    """A shard's directory cannot be opened, read or written; the message names the path."""
+
+
+class StoreLocked(StoreError):
+    """Another process has the directory open for writing."""
+
+
+class StoreDamaged(StoreError):
+    """A file of the directory is not what was written; the message names it and what to do."""
+
+
+class StoreFull(StoreError):
+    """No space left: nothing of this write was taken; reads go on, and writes do once there is space."""
+
+
+class RemoteError(OperatingError):
+    """A shard cannot be reached or refused the call; the message names its address."""
 
 
 class MemoryExhausted(OperatingError):

@@ -42,6 +42,10 @@ class RowSource {
 
   virtual std::uint32_t dim() const noexcept = 0;
 
+  // The newest published epoch, 0 for a source that has one state. Whoever asks several sources for one request takes
+  // it once and passes it on in LookupContext::epoch, so that all answers are of one state.
+  virtual std::uint64_t epoch() const noexcept { return 0; }
+
   // Writes row i of `out` for ids[i]. Operating trouble is reported in `status`, never thrown: the row is then the
   // default row.
   virtual void lookup(const LookupContext& context, const std::int64_t* ids /*[n]*/, std::size_t n, RowType out_type,
@@ -57,6 +61,6 @@ class RowSource {
                              RowStatus* status /*[offsets[bags]] or null*/) const noexcept = 0;
 };
 
-inline constexpr const char* kRowSourceCapsule = "paramserver.RowSource.1";
+inline constexpr const char* kRowSourceCapsule = "paramserver.RowSource.2";
 
 }  // namespace paramserver
