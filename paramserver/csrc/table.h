@@ -14,6 +14,7 @@
 #include <mutex>
 #include <vector>
 
+#include "paramserver/csrc/bag_writer.h"
 #include "paramserver/csrc/id_index.h"
 #include "paramserver/csrc/kernels.h"
 #include "paramserver/csrc/quiescence.h"
@@ -22,7 +23,6 @@
 
 namespace paramserver {
 
-inline constexpr std::uint32_t kDimMax = 4096;
 inline constexpr std::uint64_t kRowsMax = std::uint64_t{1} << 40;
 
 struct TableOptions {

@@ -3,11 +3,11 @@
 // A lookup is two dependent cache misses an id: its slot, then its row. Ids go through three stages in small groups:
 // hash and fetch the slots; some groups later, find the row numbers and fetch the rows; some groups later, copy.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <ctime>
 #include <string>
 
+#include "paramserver/csrc/bag_writer.h"
+#include "paramserver/csrc/clock.h"
 #include "paramserver/csrc/error.h"
 #include "paramserver/csrc/table.h"
 
@@ -23,91 +23,14 @@ static_assert(kRing > 2 * kLag);
 // Ids between two looks at the deadline and the cancel flag, and the longest that a reader holds reclaiming up.
 constexpr std::size_t kVisitIds = 4096;
 
-std::int64_t now_ns() noexcept {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
 // Why no more ids may be asked, or kHit when they may.
 RowStatus refusal(const LookupContext& context) noexcept {
   // This table has one state, the newest; whoever asks for another epoch must not get it by mistake.
   if (context.epoch != 0) return RowStatus::kUnavailable;
   if (context.cancelled != nullptr && context.cancelled->load(std::memory_order_relaxed)) return RowStatus::kDeadline;
   const bool bounded = context.deadline_ns != std::numeric_limits<std::int64_t>::max();
-  return bounded && now_ns() >= context.deadline_ns ? RowStatus::kDeadline : RowStatus::kHit;
+  return bounded && monotonic_ns() >= context.deadline_ns ? RowStatus::kDeadline : RowStatus::kHit;
 }
-
-// Divides by zero weights as if they were absent: the bag is then exactly 0, not NaN.
-float divisor_of(Pooling mode, const float* weights, std::size_t n) noexcept {
-  if (mode == Pooling::kSum) return 1.0f;
-  float total = weights == nullptr ? static_cast<float>(n) : 0.0f;
-  if (weights != nullptr) {
-    for (std::size_t i = 0; i < n; ++i) total += mode == Pooling::kMean ? weights[i] : weights[i] * weights[i];
-  }
-  return mode == Pooling::kMean ? total : std::sqrt(total);
-}
-
-// Pools the bags whose ids stream through it in order.
-class BagWriter {
- public:
-  BagWriter(const Kernels& kernels, Stored stored, std::size_t dim, const std::int32_t* offsets, std::size_t bags,
-            Pooling mode, const float* weights, RowType out_type, void* out) noexcept
-      : add_(kernels.add[static_cast<int>(stored)]),
-        divide_(kernels.divide[static_cast<int>(out_type)]),
-        dim_(dim), offsets_(offsets), bags_(bags), mode_(mode), weights_(weights),
-        bag_bytes_(dim * row_type_bytes(out_type)), out_(static_cast<std::byte*>(out)) {
-    begin();
-  }
-
-  // The next n rows of the ids, `first` being the place of rows[0] among all ids.
-  void take(const std::byte* const* rows, std::size_t first, std::size_t n) noexcept {
-    for (std::size_t done = 0; done < n;) {
-      while (first + done == end_of_bag()) finish();
-      const std::size_t here = std::min(n - done, end_of_bag() - (first + done));
-      add_(rows + done, weights_ == nullptr ? nullptr : weights_ + first + done, here, dim_, sum_);
-      done += here;
-    }
-  }
-
-  // Writes what is left, trailing empty bags included.
-  void close() noexcept {
-    while (bag_ < bags_) finish();
-  }
-
- private:
-  std::size_t end_of_bag() const noexcept { return static_cast<std::size_t>(offsets_[bag_ + 1]); }
-
-  void begin() noexcept {
-    if (bag_ < bags_) std::fill_n(sum_, dim_, 0.0f);
-  }
-
-  void finish() noexcept {
-    const auto first = static_cast<std::size_t>(offsets_[bag_]);
-    const std::size_t n = end_of_bag() - first;
-    std::byte* to = out_ + bag_ * bag_bytes_;
-    const float divisor = n == 0 ? 0.0f : divisor_of(mode_, weights_ == nullptr ? nullptr : weights_ + first, n);
-    if (divisor == 0.0f) {
-      std::memset(to, 0, bag_bytes_);
-    } else {
-      divide_(sum_, divisor, dim_, to);
-    }
-    ++bag_;
-    begin();
-  }
-
-  Kernels::AddRows add_;
-  Kernels::DivideRow divide_;
-  std::size_t dim_;
-  const std::int32_t* offsets_;
-  std::size_t bags_;
-  Pooling mode_;
-  const float* weights_;
-  std::size_t bag_bytes_;
-  std::byte* out_;
-  std::size_t bag_ = 0;
-  alignas(64) float sum_[kDimMax];
-};
 
 }  // namespace
 
