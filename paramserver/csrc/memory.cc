@@ -36,31 +36,47 @@ std::byte* map_aligned(std::size_t bytes) {
   return raw + head;
 }
 
+class AnonymousMemory final : public Memory {
+ public:
+  Stretch take(std::size_t bytes, bool huge_pages) override {
+    Stretch stretch;
+    if (huge_pages && bytes >= kHugePageBytes) {
+      stretch.bytes = round_up(bytes, kHugePageBytes);
+      stretch.data = map_aligned(stretch.bytes);
+      stretch.huge = madvise(stretch.data, stretch.bytes, MADV_HUGEPAGE) == 0;
+    } else {
+      stretch.bytes = round_up(bytes, kPageBytes);
+      stretch.data = map_pages(stretch.bytes);
+    }
+    return stretch;
+  }
+  void give_back(const Stretch& stretch) noexcept override { munmap(stretch.data, stretch.bytes); }
+  std::byte* base() const noexcept override { return nullptr; }
+  bool shared() const noexcept override { return false; }
+};
+
 }  // namespace
 
-Region::Region(std::size_t bytes, bool huge_pages) {
-  if (bytes == 0) return;
-  if (huge_pages && bytes >= kHugePageBytes) {
-    bytes_ = round_up(bytes, kHugePageBytes);
-    data_ = map_aligned(bytes_);
-    huge_ = madvise(data_, bytes_, MADV_HUGEPAGE) == 0;
-  } else {
-    bytes_ = round_up(bytes, kPageBytes);
-    data_ = map_pages(bytes_);
-  }
+std::shared_ptr<Memory> anonymous_memory() {
+  static const auto memory = std::make_shared<AnonymousMemory>();
+  return memory;
+}
+
+Region::Region(std::size_t bytes, bool huge_pages, std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {
+  if (bytes != 0) stretch_ = memory_->take(bytes, huge_pages);
 }
 
 Region::Region(Region&& other) noexcept { *this = std::move(other); }
 
 Region& Region::operator=(Region&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(huge_, other.huge_);
+  std::swap(stretch_, other.stretch_);
+  std::swap(memory_, other.memory_);
   return *this;
 }
 
 Region::~Region() {
-  if (data_ != nullptr) munmap(data_, bytes_);
+  if (stretch_.data != nullptr) memory_->give_back(stretch_);
 }
 
 }  // namespace paramserver
+

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "paramserver/csrc/bag_writer.h"
+#include "paramserver/csrc/cold_tier.h"
 #include "paramserver/csrc/id_index.h"
 #include "paramserver/csrc/kernels.h"
 #include "paramserver/csrc/quiescence.h"
