@@ -18,6 +18,16 @@ elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND CMAKE_CXX_COMPILER_VERSION VERS
                       "Install a newer one and set CXX=/path/to/clang++.")
 endif()
 
+# Where an extension module of a package lies: beside the Python sources, or in the build folder until it is installed.
+function(lambda_place target package)
+  if(LAMBDA_SVC_IN_TREE)
+    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_SOURCE_DIR}/${package}")
+  else()
+    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/out/${package}")
+  endif()
+  install(TARGETS ${target} LIBRARY DESTINATION ${package})
+endfunction()
+
 function(lambda_package name)
   cmake_parse_arguments(ARG "" "" "SOURCES;BINDINGS;TESTS;LIBRARIES" ${ARGN})
 
@@ -33,12 +43,7 @@ function(lambda_package name)
   nanobind_add_module(${name}_core NB_STATIC NB_DOMAIN ${name} NOMINSIZE ${ARG_BINDINGS})
   target_link_libraries(${name}_core PRIVATE ${name}_csrc)
   set_target_properties(${name}_core PROPERTIES OUTPUT_NAME _core)
-  if(LAMBDA_SVC_IN_TREE)
-    set_target_properties(${name}_core PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_SOURCE_DIR}/${name}")
-  else()
-    set_target_properties(${name}_core PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/out/${name}")
-  endif()
-  install(TARGETS ${name}_core LIBRARY DESTINATION ${name})
+  lambda_place(${name}_core ${name})
 
   if(LAMBDA_SVC_TESTS AND ARG_TESTS)
     add_executable(${name}_test ${ARG_TESTS})

@@ -11,6 +11,8 @@ import pytest
 
 PACKAGES = ("lambda_svc", "paramserver", "feature_store", "models", "tools")
 CORES = ("paramserver._core", "feature_store._core", "lambda_svc._core")
+# Module that loads an extension which links pyarrow's libraries, and what it calls that extension.
+FLIGHT = "from paramserver.native_flight import native as core"
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +35,16 @@ def test_the_wheel_ships_python_and_cores_only(wheel):
                 if name.endswith((".cc", ".h", ".inl", "CMakeLists.txt", ".sh")) or "csrc" in name or "test" in name]
     assert not unwanted
     assert {name.split("/")[0] for name in names if "/_core." in name} == {core.split(".")[0] for core in CORES}
+    assert [name.split("/")[0] for name in names if "/_flight." in name] == ["paramserver"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_no_extension_looks_for_libraries_on_the_machine_that_built_it(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if name.endswith(".so"):
+                assert sysconfig.get_path("purelib").encode() not in archive.read(name), name
 
 
 @pytest.mark.slow
@@ -53,6 +65,6 @@ def test_the_wheel_works_elsewhere(wheel, tmp_path, bare_environment):
 
     # -S leaves this environment's own .pth files out, which would lead back to the checkout.
     assert "serve" in run(sys.executable, "-S", str(target / "bin" / "lambda-svc"), "--help")
-    for core in CORES:
-        where = run(sys.executable, "-S", "-c", f"import {core} as core; print(core.__file__)").strip()
+    for statement in [*(f"import {core} as core" for core in CORES), FLIGHT]:
+        where = run(sys.executable, "-S", "-c", f"{statement}; print(core.__file__)").strip()
         assert Path(where).is_relative_to(target), where

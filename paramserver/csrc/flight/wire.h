@@ -3,12 +3,17 @@
 // A client holds a DoExchange stream per replica and lane, and has many lookups in flight on it. Every message carries
 // one of these headers as its application metadata, and at most one record batch:
 //
-//   lookup:  LookupHeader, then the table's name in UTF-8;   batch {id: int64[n]}
-//   answer:  AnswerHeader, then a message in UTF-8 if code is not kOk;   batch {row: fixed_size_binary[n'], status: u8}
+//   lookup:  LookupHeader, then the table's name in UTF-8;   batch {id: int64}, n rows
+//   answer:  AnswerHeader, then a message in UTF-8 if code is not kOk; batch of ONE row {rows: binary, statuses: binary}
+//
+// A Flight stream has one schema for its whole life, whatever tables it asks, so the n' rows of an answer lie back to
+// back in the one value of `rows` (count * wire_row_bytes), and `statuses` has one RowStatus byte for each.
 //
 // An answer comes in chunks, in order, `first` counting rows of the lookup; the chunk with first + count == n is the
-// last. A refusal is one answer without a batch. An answer names its lookup, so a late one finds nobody waiting and is
-// dropped: it can never be taken for another's.
+// last. Chunks of different lookups may alternate. A refusal is one answer without a batch. An answer names its lookup,
+// so a late one finds nobody waiting and is dropped: it can never be taken for another's. A lookup without ids is
+// answered like any other, by one chunk without rows: clients send one when a stream has been quiet, because no pings
+// of gRPC's own can be relied on (its servers close connections that ping more often than every five minutes).
 //
 // All numbers are little-endian and without padding. A row on the wire is `dim` numbers of the wire type; kInt8 rows
 // are those of row_format.h. Thread-safety: plain data.
