@@ -122,6 +122,7 @@ NB_MODULE(_core, m) {
            [](const ArrayGather& g, Ids rows, OutRows out) { g.gather(rows.data(), rows.size(), out.data()); },
            "row_numbers"_a.noconvert(), "out"_a.noconvert(), Release());
   m.def("mix", &mix, "id"_a);
+  m.def("shard_of", &shard_of, "id"_a, "shards"_a);
   m.def("f32_of_f16", &f32_of_f16, "half"_a);
   m.def("f16_of_f32", &f16_of_f32, "value"_a);
   m.def("bf16_of_f32", &bf16_of_f32, "value"_a);
