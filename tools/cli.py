@@ -8,20 +8,20 @@ from typing import Annotated
 
 import typer
 
+from tools.examples import examples
+from tools.ps.cli import app as ps_app
+
 __all__ = ["main"]
-
-def _examples(*lines: str) -> str:
-    return "[bold]Examples[/]\n\n" + "\n\n".join(f"  {line}" for line in lines)
-
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False,
                   help="A recommendation ranking engine: serve models, rank candidates, measure and diagnose.",
-                  epilog=_examples("lambda-svc doctor", "lambda-svc demo", "lambda-svc config check service.yaml",
+                  epilog=examples("lambda-svc doctor", "lambda-svc demo", "lambda-svc config check service.yaml",
                                    "lambda-svc serve service.yaml",
                                    "lambda-svc rank explore --user 196 --candidates 1-1682 --top 10"))
 config_app = typer.Typer(no_args_is_help=True, help="Look at configuration files.",
-                         epilog=_examples("lambda-svc config check service.yaml"))
+                         epilog=examples("lambda-svc config check service.yaml"))
 app.add_typer(config_app, name="config")
+app.add_typer(ps_app, name="ps")
 
 ConfigFile = Annotated[Path, typer.Argument(help="YAML file of the service.", metavar="CONFIG")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.", metavar="FILE")]
@@ -41,7 +41,7 @@ def _options(
     pass
 
 
-@app.command(epilog=_examples("lambda-svc serve service.yaml", "lambda-svc serve service.yaml --no-jemalloc"))
+@app.command(epilog=examples("lambda-svc serve service.yaml", "lambda-svc serve service.yaml --no-jemalloc"))
 def serve(
     config: ConfigFile,
     jemalloc: Annotated[bool, typer.Option(help="Preload the system's libjemalloc when present.")] = True,
@@ -56,7 +56,7 @@ def serve(
     raise typer.Exit(server.main(config))
 
 
-@app.command(epilog=_examples(
+@app.command(epilog=examples(
     "lambda-svc rank explore --user 196 --candidates 242,302,377",
     "lambda-svc rank explore --user 196 --candidates 1-1682 --top 10 --input bid=1.0",
 ))
@@ -76,7 +76,7 @@ def rank(
     raise typer.Exit(rank_once.run(scenario, user, candidates, top, server, timeout_ms / 1000, inputs or []))
 
 
-@app.command(epilog=_examples("lambda-svc demo", "lambda-svc demo --data generated --seed 7",
+@app.command(epilog=examples("lambda-svc demo", "lambda-svc demo --data generated --seed 7",
                               "lambda-svc demo --keep build/demo"))
 def demo(
     data: Annotated[str, typer.Option(help="auto, movielens or generated; auto falls back to generated.")] = "auto",
@@ -92,7 +92,7 @@ def demo(
     raise typer.Exit(the_demo.run(the_demo.DemoOptions(data, seed, users, keep)))
 
 
-@app.command(epilog=_examples("lambda-svc push build/din_mmoe/1 /srv/models"))
+@app.command(epilog=examples("lambda-svc push build/din_mmoe/1 /srv/models"))
 def push(
     package: Annotated[Path, typer.Argument(help="Folder of one version, with its manifest.json.")],
     repository: Annotated[Path, typer.Argument(help="Model repository that servers read.")],
@@ -115,7 +115,7 @@ def push(
         _fail(f"not pushed: {error.filename2 or error.filename or repository}: {error.strerror or error}")
 
 
-@config_app.command("check", epilog=_examples("lambda-svc config check service.yaml"))
+@config_app.command("check", epilog=examples("lambda-svc config check service.yaml"))
 def config_check(config: ConfigFile) -> None:
     """Check CONFIG whole and print every problem with its path; exit code 1 when there is one."""
     from lambda_svc.config import check
@@ -128,7 +128,7 @@ def config_check(config: ConfigFile) -> None:
     typer.echo(f"{config}: good")
 
 
-@app.command(epilog=_examples("lambda-svc doctor", "lambda-svc doctor --json"))
+@app.command(epilog=examples("lambda-svc doctor", "lambda-svc doctor --json"))
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print findings as JSON.")] = False,
     jemalloc: Annotated[bool, typer.Option(help="Preload libjemalloc first, as `serve` does.")] = True,
@@ -142,7 +142,7 @@ def doctor(
     raise typer.Exit(the_doctor.run(as_json))
 
 
-@app.command(epilog=_examples("lambda-svc bench --list", "lambda-svc bench lookup --quick",
+@app.command(epilog=examples("lambda-svc bench --list", "lambda-svc bench lookup --quick",
                               "lambda-svc bench rank --json rank.json"))
 def bench(
     name: Annotated[str | None, typer.Argument(help="Benchmark to run; see --list.", show_default=False)] = None,
