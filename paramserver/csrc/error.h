@@ -41,6 +41,20 @@ class MemoryExhausted final : public Error {
   const char* python_name() const noexcept override { return "MemoryExhausted"; }
 };
 
+// Operating fault: a tier's file cannot be made, opened, read or written.
+class SlotFileError final : public Error {
+ public:
+  using Error::Error;
+  const char* python_name() const noexcept override { return "StoreError"; }
+};
+
+// Operating fault: no space left for a tier's spill file. What was asked was not done; reads go on.
+class SlotFileFull final : public Error {
+ public:
+  using Error::Error;
+  const char* python_name() const noexcept override { return "StoreFull"; }
+};
+
 // Operating fault: PARAMSERVER_ISA names an instruction set that this CPU lacks or nobody knows.
 class InstructionSetError final : public Error {
  public:

@@ -39,6 +39,14 @@ struct SlotGeometry {
     return offset / kPageBytes * slots_per_page;
   }
 
+  // A block is what one read brings: a page of slots, or one slot of several pages.
+  constexpr std::uint64_t slots_per_block() const noexcept { return slots_per_page == 0 ? 1 : slots_per_page; }
+  constexpr std::uint64_t block_bytes() const noexcept { return slots_per_page == 0 ? slot_bytes : kPageBytes; }
+  constexpr std::uint64_t block_of(std::uint64_t slot) const noexcept { return slot / slots_per_block(); }
+  constexpr std::uint64_t offset_in_block(std::uint64_t slot) const noexcept {
+    return slot % slots_per_block() * slot_bytes;
+  }
+
   // Bytes of a section of `slots` slots, whole pages.
   constexpr std::uint64_t bytes(std::uint64_t slots) const noexcept {
     if (slots_per_page == 0) return slots * slot_bytes;
