@@ -4,21 +4,23 @@
 // one of these headers as its application metadata, and at most one record batch:
 //
 //   lookup:  LookupHeader, then the table's name in UTF-8;   batch {id: int64}, n rows
-//   answer:  AnswerHeader, then a message in UTF-8 if code is not kOk; batch of ONE row {rows: binary, statuses: binary}
+//   answer:  AnswerHeader, then a message in UTF-8 if code is not kOk;   batch {rows: binary, statuses: binary}, 1 row
 //
 // A Flight stream has one schema for its whole life, whatever tables it asks, so the n' rows of an answer lie back to
 // back in the one value of `rows` (count * wire_row_bytes), and `statuses` has one RowStatus byte for each.
 //
 // An answer comes in chunks, in order, `first` counting rows of the lookup; the chunk with first + count == n is the
-// last. Chunks of different lookups may alternate. A refusal is one answer without a batch. An answer names its lookup,
-// so a late one finds nobody waiting and is dropped: it can never be taken for another's. A lookup without ids is
-// answered like any other, by one chunk without rows: clients send one when a stream has been quiet, because no pings
-// of gRPC's own can be relied on (its servers close connections that ping more often than every five minutes).
+// last. Chunks of different lookups may alternate. A refusal is an answer without a batch and ends its lookup, also
+// after chunks. An answer names its lookup, so a late one finds nobody waiting and is dropped: it can never be taken
+// for another's. A lookup without ids is answered like any other, by one chunk without rows: clients send one when a
+// stream has been quiet, because pings of gRPC's own cannot be relied on (a server closes connections that ping more
+// often than every five minutes).
 //
 // All numbers are little-endian and without padding. A row on the wire is `dim` numbers of the wire type; kInt8 rows
 // are those of row_format.h. Thread-safety: plain data.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace paramserver::flight {
@@ -37,6 +39,7 @@ enum class AnswerCode : std::uint8_t {
   kBadRequest = 4,
   kOverloaded = 5,        // over the bound of lookups or rows in flight
   kClosing = 6,
+  kExpired = 7,           // the budget was over before all rows were sent
 };
 
 #pragma pack(push, 1)
@@ -68,5 +71,19 @@ struct AnswerHeader {
 };
 #pragma pack(pop)
 static_assert(sizeof(LookupHeader) == 52 && sizeof(AnswerHeader) == 40);
+
+inline constexpr std::size_t kAnswerCodes = 8;
+
+// Bytes of one row of an answer. kInt8: codes, padded to a multiple of 4, then scale and bias in float32.
+constexpr std::size_t wire_row_bytes(WireType wire, std::size_t dim) noexcept {
+  switch (wire) {
+    case WireType::kF32:
+      return 4 * dim;
+    case WireType::kInt8:
+      return (dim + 3) / 4 * 4 + 8;
+    default:
+      return 2 * dim;
+  }
+}
 
 }  // namespace paramserver::flight

@@ -1,0 +1,158 @@
+#include "paramserver/csrc/flight/lookup_answer.h"
+
+#include <arrow/api.h>
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "paramserver/csrc/hash.h"
+
+namespace paramserver::flight {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A refusal on its way to the client.
+struct Refused {
+  AnswerCode code;
+  std::string reason;
+};
+
+Clock::time_point deadline_of(const ArrivedLookup& lookup) {
+  const std::uint64_t budget_us = lookup.message.header.budget_us;
+  // A budget that does not fit the clock is none.
+  if (budget_us == 0 || budget_us > std::uint64_t{1} << 50) return Clock::time_point::max();
+  return lookup.arrived + std::chrono::microseconds(budget_us);
+}
+
+void check_place(const Place& here, const LookupHeader& header) {
+  if (header.map_version == here.map_version && header.shard == here.shard && header.shards == here.shards) return;
+  const auto words = [](std::uint64_t version, std::uint32_t shard, std::uint32_t shards) {
+    return "shard " + std::to_string(shard) + " of " + std::to_string(shards) + " in map version " +
+           std::to_string(version);
+  };
+  throw Refused{AnswerCode::kShardMapMismatch,
+                "this is " + words(here.map_version, here.shard, here.shards) + ", the lookup is for " +
+                    words(header.map_version, header.shard, header.shards) + ": read the shard map again"};
+}
+
+// An id that belongs elsewhere would come back as unknown, which is a wrong row.
+void check_ids(const Place& here, const std::int64_t* ids, std::size_t n) {
+  if (here.shards == 1) return;
+  std::uint32_t strays = 0;
+  for (std::size_t i = 0; i < n; ++i) strays += shard_of(ids[i], here.shards) != here.shard;
+  if (strays > 0) {
+    throw Refused{AnswerCode::kBadRequest, std::to_string(strays) + " ids belong to other shards than " +
+                                               std::to_string(here.shard) + " of " + std::to_string(here.shards)};
+  }
+}
+
+std::shared_ptr<const ServedEpoch> find_epoch(const AnswerContext& context, const ArrivedLookup& lookup,
+                                              Clock::time_point deadline) {
+  const std::uint64_t epoch = lookup.message.header.epoch;
+  auto served = context.state.find(epoch);
+  if (served == nullptr && epoch > context.state.newest()) {
+    context.epoch_missing();
+    served = context.state.wait(epoch, std::min(deadline, lookup.arrived + context.epoch_wait));
+  }
+  if (served == nullptr) {
+    throw Refused{AnswerCode::kUnknownEpoch, "epoch " + std::to_string(epoch) + " is not served here; the newest is " +
+                                                 std::to_string(context.state.newest())};
+  }
+  return served;
+}
+
+const ServedTable& find_table(const ServedEpoch& epoch, const std::string& name) {
+  const auto found = epoch.tables.find(name);
+  if (found != epoch.tables.end()) return found->second;
+  std::string names;
+  for (const auto& [other, table] : epoch.tables) names += (names.empty() ? "" : ", ") + other;
+  throw Refused{AnswerCode::kUnknownTable, "no table of that name; there are: " + names};
+}
+
+// Rows of ids into `out` in the wire type.
+void look_up(const ServedTable& table, const LookupContext& context, const std::int64_t* ids, std::size_t n,
+             WireType wire, std::uint8_t* out, RowStatus* status) {
+  if (wire == WireType::kInt8) throw Refused{AnswerCode::kBadRequest, "int8 rows are not served yet"};
+  table.source->lookup(context, ids, n, static_cast<RowType>(wire), out, status);
+}
+
+std::shared_ptr<arrow::Buffer> allocate(std::size_t bytes) {
+  auto buffer = arrow::AllocateBuffer(static_cast<std::int64_t>(bytes));
+  if (!buffer.ok()) throw Refused{AnswerCode::kOverloaded, "no memory for the answer"};
+  return std::move(buffer).ValueUnsafe();
+}
+
+void send_rows(const ServedTable& table, const ArrivedLookup& lookup, Clock::time_point deadline,
+               AnswerWriter& writer) {
+  const LookupHeader& header = lookup.message.header;
+  const std::size_t dim = table.source->dim();
+  const std::size_t row_bytes = wire_row_bytes(header.wire, dim);
+  const std::size_t chunk = std::max<std::size_t>(1, kChunkBytes / row_bytes);
+  const LookupContext context{.epoch = header.epoch,
+                              .deadline_ns = std::chrono::nanoseconds(deadline.time_since_epoch()).count(),
+                              .cancelled = &writer.gone()};
+  std::size_t first = 0;
+  do {
+    const std::size_t n = std::min<std::size_t>(chunk, header.ids - first);
+    auto rows = allocate(n * row_bytes);
+    auto statuses = allocate(n);
+    auto* status = reinterpret_cast<RowStatus*>(statuses->mutable_data());
+    look_up(table, context, lookup.message.ids + first, n, header.wire, rows->mutable_data(), status);
+    table.counters->sent(status, n, row_bytes);
+    writer.send({.wire = header.wire,
+                 .lookup = header.lookup,
+                 .epoch = header.epoch,
+                 .first = static_cast<std::uint32_t>(first),
+                 .count = static_cast<std::uint32_t>(n),
+                 .dim = static_cast<std::uint32_t>(dim)},
+                std::move(rows), std::move(statuses));
+    first += n;
+    if (writer.gone().load(std::memory_order_relaxed)) return;
+    if (first < header.ids && Clock::now() >= deadline) {
+      throw Refused{AnswerCode::kExpired, "the budget was over after " + std::to_string(first) + " rows"};
+    }
+  } while (first < header.ids);
+  table.counters->answered(
+      std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - lookup.arrived).count());
+}
+
+void answer_or_throw(const AnswerContext& context, const ArrivedLookup& lookup, AnswerWriter& writer) {
+  const LookupHeader& header = lookup.message.header;
+  const Clock::time_point deadline = deadline_of(lookup);
+  if (Clock::now() >= deadline) throw Refused{AnswerCode::kExpired, "the budget was over before the lookup began"};
+  const Place here = context.state.place();
+  check_place(here, header);
+  check_ids(here, lookup.message.ids, header.ids);
+  const auto epoch = find_epoch(context, lookup, deadline);
+  send_rows(find_table(*epoch, lookup.message.table), lookup, deadline, writer);
+}
+
+}  // namespace
+
+bool may_wait(const AnswerContext& context, const LookupMessage& message) {
+  const auto served = context.state.find(message.header.epoch);
+  if (served == nullptr) return true;
+  const auto found = served->tables.find(message.table);
+  return found != served->tables.end() && found->second.blocking;
+}
+
+void answer(const AnswerContext& context, const ArrivedLookup& lookup, AnswerWriter& writer) noexcept {
+  try {
+    answer_or_throw(context, lookup, writer);
+  } catch (const Refused& refused) {
+    refuse(context, lookup.message.header, refused.code, refused.reason, writer);
+  } catch (const std::exception& error) {
+    refuse(context, lookup.message.header, AnswerCode::kOverloaded, error.what(), writer);
+  }
+}
+
+void refuse(const AnswerContext& context, const LookupHeader& header, AnswerCode code, const std::string& reason,
+            AnswerWriter& writer) {
+  add(context.counters.refusals[static_cast<std::size_t>(code)], 1);
+  writer.refuse({.wire = header.wire, .code = code, .lookup = header.lookup, .epoch = header.epoch}, reason);
+}
+
+}  // namespace paramserver::flight
