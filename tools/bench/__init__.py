@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, str] = {
     "lookup": "tools.bench.lookup",
     "peers": "tools.bench.peers",
     "rank": "tools.bench.rank",
+    "rowbytes": "tools.bench.rowbytes",
 }
 
 
