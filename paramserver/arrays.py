@@ -6,8 +6,11 @@ import numpy as np
 
 from paramserver.errors import ArrayError, IdError, OptionError
 
-__all__ = ["DIM_MAX", "POOLINGS", "ROWS_MAX", "as_default_row", "as_ids", "as_offsets", "as_rows", "as_weights",
-           "check_options", "out_kind", "out_rows", "out_status", "pooling"]
+__all__ = ["DIM_MAX", "DTYPES", "POOLINGS", "ROWS_MAX", "as_default_row", "as_ids", "as_offsets", "as_rows",
+           "as_weights", "check_dtype", "check_options", "out_kind", "out_rows", "out_status", "pooling"]
+
+#: How rows may be stored, in the order of Stored in csrc/row_format.h.
+DTYPES = ("f32", "f16", "bf16", "int8")
 
 POOLINGS = ("sum", "mean", "sqrtn")
 #: Numbers in a row.
@@ -18,12 +21,17 @@ _OUT_KINDS = {"float32": 0, "float16": 1, "bfloat16": 2}
 
 
 def check_options(dim: int, dtype: str, rows_hint: int) -> None:
-    """Raise OptionError unless dim is 1 to 4096, dtype "f32" or "f16" and rows_hint 0 to 2**40."""
+    """Raise OptionError unless dim is 1 to 4096, dtype one of DTYPES and rows_hint 0 to 2**40."""
     for name, value, low, high in (("dim", dim, 1, DIM_MAX), ("rows_hint", rows_hint, 0, ROWS_MAX)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
             raise OptionError(f"{name} is {value!r}, expected an integer from {low} to {high}")
-    if dtype not in ("f32", "f16"):
-        raise OptionError(f"dtype is {dtype!r}, expected 'f32' or 'f16'")
+    check_dtype(dtype)
+
+
+def check_dtype(dtype: str) -> None:
+    """Raise OptionError unless dtype is one of DTYPES."""
+    if dtype not in DTYPES:
+        raise OptionError(f"dtype is {dtype!r}, expected one of {', '.join(DTYPES)}")
 
 
 def pooling(mode: str) -> int:

@@ -1,8 +1,9 @@
 """Tables in Parquet files, read and written batch by batch, so that memory stays at the table plus one batch.
 
 A table's file: column `id` int64, column `row` fixed_size_list<float|halffloat>[dim], ids ascending; the schema's
-metadata holds `lambda_svc.default_row` (float32, little-endian) and `lambda_svc.dtype` ("f32" or "f16"). Files of other
-writers are read too: any integer id column, any list of floats, no metadata.
+metadata holds `lambda_svc.default_row` (float32, little-endian) and `lambda_svc.dtype` ("f32", "f16", "bf16", "int8").
+bf16 and int8 rows are written as float32: bf16 comes back as it was, int8 to within the rounding of its scale (a
+snapshot keeps the bytes). Files of other writers are read too: any integer id column, any list of floats, no metadata.
 """
 
 import os
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from paramserver.arrays import DIM_MAX, ROWS_MAX
+from paramserver.arrays import DIM_MAX, DTYPES, ROWS_MAX
 from paramserver.errors import (
     DuplicateIdError,
     RowValueError,
@@ -26,6 +27,7 @@ from paramserver.errors import (
     TableSchemaError,
     TableValueError,
 )
+from paramserver.quantize import ErrorMeter, store_rows
 
 __all__ = ["BATCH_BYTES", "DEFAULT_ROW_KEY", "DTYPE_KEY", "load", "save"]
 
@@ -34,9 +36,7 @@ DTYPE_KEY = b"lambda_svc.dtype"
 #: Row bytes read or written at a time; also the size of a row group that save writes.
 BATCH_BYTES = 8 << 20
 
-_ARROW = {"f32": pa.float32(), "f16": pa.float16()}
-_NUMPY = {"f32": np.float32, "f16": np.float16}
-_F16_LIMIT = np.float32(65520)
+_ARROW = {"f32": pa.float32(), "f16": pa.float16(), "bf16": pa.float32(), "int8": pa.float32()}
 
 
 def save(table: Any, path: str | Path) -> None:
@@ -56,12 +56,13 @@ def save(table: Any, path: str | Path) -> None:
 
 
 def load(table_class: type, path: str | Path, name: str | None = None, dtype: str | None = None, *,
-         id_column: str = "id", row_column: str = "row") -> Any:
+         id_column: str = "id", row_column: str = "row", meter: ErrorMeter | None = None) -> Any:
     """A new `table_class` (Table or ReferenceTable) with the rows of the Parquet file at `path`.
 
-    name: the file's stem when None. dtype: "f32" or "f16"; when None, the file's metadata, else f16 for halffloat rows
+    name: the file's stem when None. dtype: as Table's; when None, the file's metadata, else f16 for halffloat rows
     and f32 for others. id_column: any integer type; uint64 is taken by its bits. row_column: list, large_list or
-    fixed_size_list of halffloat, float or double, all of one length.
+    fixed_size_list of halffloat, float or double, all of one length. meter: is given every row, so that its `error` is
+    the table's when this returns.
 
     Raises TableFileError when the file cannot be read, TableSchemaError for a missing column, a wrong type or rows of
     unequal length, TableNullError, TableValueError (NaN, infinity, too large for dtype) and DuplicateIdError, all
@@ -84,7 +85,10 @@ def load(table_class: type, path: str | Path, name: str | None = None, dtype: st
         for batch in file.iter_batches(batch_size=batch_rows, columns=[id_column, row_column]):
             where = _Place(path, id_column, row_column, first)
             ids = _ids_of(where, batch.column(id_column))
-            _insert(table, where, ids, _rows_of(where, batch.column(row_column), dim))
+            rows = _rows_of(where, batch.column(row_column), dim)
+            _insert(table, where, ids, rows)
+            if meter is not None:
+                meter.add(rows)
             first += len(batch)
     return table
 
@@ -104,7 +108,7 @@ def _batches_of(table: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     rows_max = max(1, BATCH_BYTES // (4 * table.dim))
     for first in range(0, len(ids), rows_max):
         part = ids[first : first + rows_max]
-        rows = np.empty((len(part), table.dim), _NUMPY[table.dtype])
+        rows = np.empty((len(part), table.dim), np.float16 if table.dtype == "f16" else np.float32)
         status = np.empty(len(part), np.uint8)
         table.lookup(part, out=rows, status=status)
         # An id deleted since ids() was taken is gone, not a default row.
@@ -153,9 +157,11 @@ def _dtype_of(path: Path, schema: pa.Schema, row_column: str) -> str:
     said = (schema.metadata or {}).get(DTYPE_KEY)
     if said is None:
         return "f16" if pa.types.is_float16(schema.field(row_column).type.value_type) else "f32"
-    if said not in (b"f32", b"f16"):
-        raise TableSchemaError(f"{path}: metadata {DTYPE_KEY.decode()} is {said!r}, expected b'f32' or b'f16'")
-    return said.decode()
+    dtype = said.decode(errors="replace")
+    if dtype not in DTYPES:
+        expected = ", ".join(DTYPES)
+        raise TableSchemaError(f"{path}: metadata {DTYPE_KEY.decode()} is {said!r}, expected one of {expected}")
+    return dtype
 
 
 def _ids_of(where: _Place, column: pa.Array) -> np.ndarray:
@@ -190,13 +196,20 @@ def _insert(table: Any, where: _Place, ids: np.ndarray, rows: np.ndarray) -> Non
     try:
         added = table.upsert(ids, rows)
     except RowValueError as error:
-        limit = _F16_LIMIT if table.dtype == "f16" else np.float32(np.inf)
-        i = int(np.argmax(~(np.abs(rows) < limit).all(axis=1)))
+        i = next(i for i in range(len(rows)) if not _fits(rows[i : i + 1], table.dtype))
         raise TableValueError(
             f"{where.of(where.row_column, i)} (id {ids[i]}) holds NaN, infinity or a number too large for {table.dtype}"
         ) from error
     if added != len(ids):
         raise _duplicate(where, ids)
+
+
+def _fits(row: np.ndarray, dtype: str) -> bool:
+    try:
+        store_rows(row, dtype)
+    except RowValueError:
+        return False
+    return True
 
 
 def _duplicate(where: _Place, ids: np.ndarray) -> DuplicateIdError:

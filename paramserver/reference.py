@@ -6,13 +6,11 @@ from typing import Self
 
 import numpy as np
 
-from paramserver import arrays
-from paramserver.errors import BagError, RowValueError
+from paramserver import arrays, quantize
+from paramserver.errors import BagError
 from paramserver.status import RowStatus
 
 __all__ = ["ReferenceTable"]
-
-_STORED = {"f32": np.float32, "f16": np.float16}
 
 
 class ReferenceTable:
@@ -26,12 +24,13 @@ class ReferenceTable:
         self.dtype = dtype
         self._rows: dict[int, np.ndarray] = {}
         row = arrays.as_default_row(default_row, dim)
-        self._default = self._rounded(np.zeros((1, dim), np.float32) if row is None else row[None], "default_row")[0]
+        row = np.zeros(dim, np.float32) if row is None else row
+        self._default = quantize.store_rows(row[None], dtype, "default_row")[0]
 
     @property
     def default_row(self) -> np.ndarray:
         """The row of unknown ids, as stored: float32[dim], a copy."""
-        return self._default.astype(np.float32)
+        return self._loaded(self._default)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -39,7 +38,7 @@ class ReferenceTable:
     def upsert(self, ids: np.ndarray | Sequence[int], rows: np.ndarray) -> int:
         """As Table.upsert."""
         ids = arrays.as_ids(ids)
-        stored = self._rounded(arrays.as_rows(rows, ids.size, self.dim), "rows")
+        stored = quantize.store_rows(arrays.as_rows(rows, ids.size, self.dim), self.dtype)
         before = len(self)
         self._rows.update(zip(ids.tolist(), stored.copy(), strict=True))
         return len(self) - before
@@ -97,15 +96,10 @@ class ReferenceTable:
         rows = [self._rows.get(i) for i in ids.tolist()]
         if status is not None:
             status[:] = [RowStatus.DEFAULT if row is None else RowStatus.HIT for row in rows]
-        return [(self._default if row is None else row).astype(np.float32) for row in rows]
+        return [self._loaded(self._default if row is None else row) for row in rows]
 
-    def _rounded(self, rows: np.ndarray, what: str) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            stored = rows.astype(_STORED[self.dtype])
-        if not np.isfinite(stored).all():
-            i, j = np.argwhere(~np.isfinite(stored))[0]
-            raise RowValueError(f"{what}[{i}]: element {j} is {rows[i, j]}, expected finite numbers of {self.dtype}")
-        return stored
+    def _loaded(self, stored: np.ndarray) -> np.ndarray:
+        return quantize.load_rows(stored[None], self.dtype, self.dim)[0]
 
 
 def _pool(rows: list[np.ndarray], weights: np.ndarray | None, mode: str, dim: int) -> np.ndarray:

@@ -27,7 +27,8 @@ class Table:
     """Rows of `dim` numbers by 64-bit id, in RAM. Any thread may read beside a writer; a reader sees each row whole,
     old or new, and never waits. Writers take turns. Calls release the GIL.
 
-    name: how the table is called in plans and messages. dim: 1 to 4096. dtype: how rows are stored, "f32" or "f16".
+    name: how the table is called in plans and messages. dim: 1 to 4096. dtype: how rows are stored, "f32", "f16",
+    "bf16", or "int8" with a scale and a bias in each row.
     rows_hint: rows to make room for at once, so that a bulk load never grows the index. default_row: float32[dim], the
     row of unknown ids, zeros when None; it is rounded to the table's dtype. huge_pages: ask the kernel for 2 MiB pages.
     instruction_set: "scalar", "avx2" or "avx512"; None takes the environment's PARAMSERVER_ISA, else the CPU's widest:
@@ -43,7 +44,8 @@ class Table:
         self._dim = int(dim)
         self._dtype = dtype
         row = arrays.as_default_row(default_row, dim)
-        self._core = _core.Table(self._dim, dtype == "f16", int(rows_hint), row, huge_pages, instruction_set)
+        stored = arrays.DTYPES.index(dtype)
+        self._core = _core.Table(self._dim, stored, int(rows_hint), row, huge_pages, instruction_set)
 
     @property
     def name(self) -> str:
@@ -57,7 +59,7 @@ class Table:
 
     @property
     def dtype(self) -> str:
-        """How rows are stored: "f32" or "f16"."""
+        """How rows are stored: "f32", "f16", "bf16" or "int8"."""
         return self._dtype
 
     @property
@@ -81,7 +83,7 @@ class Table:
     def upsert(self, ids: np.ndarray | Sequence[int], rows: np.ndarray) -> int:
         """Insert or replace rows float32[n, dim] of ids int64|uint64[n], each row at once for every reader; the last of
         equal ids wins. Returns how many ids were new. Raises IdError, ArrayError, RowValueError (NaN, infinity, too
-        large for f16) before anything is written, and MemoryExhausted with a part written."""
+        large for the dtype) before anything is written, and MemoryExhausted with a part written."""
         ids = arrays.as_ids(ids)
         return self._core.upsert(ids, arrays.as_rows(rows, ids.size, self._dim))
 

@@ -19,6 +19,9 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace paramserver {
+
+void bind_rows(nb::module_& m);  // bindings_rows.cc
+
 namespace {
 
 using Ids = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -45,10 +48,11 @@ const Kernels* kernels_named(const std::optional<std::string>& name) {
   return name ? &choose_kernels(name->c_str()) : nullptr;
 }
 
-std::shared_ptr<Table> make_table(std::uint32_t dim, bool f16, std::uint64_t rows_hint, std::optional<Row> default_row,
-                                  bool huge_pages, const std::optional<std::string>& instruction_set) {
+std::shared_ptr<Table> make_table(std::uint32_t dim, int stored, std::uint64_t rows_hint,
+                                  std::optional<Row> default_row, bool huge_pages,
+                                  const std::optional<std::string>& instruction_set) {
   return std::make_shared<Table>(TableOptions{.dim = dim,
-                                              .stored = f16 ? Stored::kF16 : Stored::kF32,
+                                              .stored = static_cast<Stored>(stored),
                                               .rows_hint = rows_hint,
                                               .default_row = data_or_null(default_row),
                                               .huge_pages = huge_pages,
@@ -81,7 +85,7 @@ void translate(const std::exception_ptr& thrown, void*) {
 
 void bind_table(nb::module_& m) {
   nb::class_<Table>(m, "Table")
-      .def(nb::new_(&make_table), "dim"_a, "f16"_a, "rows_hint"_a, "default_row"_a.none(), "huge_pages"_a,
+      .def(nb::new_(&make_table), "dim"_a, "stored"_a, "rows_hint"_a, "default_row"_a.none(), "huge_pages"_a,
            "instruction_set"_a.none())
       .def("__len__", &Table::size)
       .def("upsert", [](Table& t, Ids ids, Rows rows) { return t.upsert(ids.data(), rows.data(), ids.size()); },
@@ -121,6 +125,7 @@ NB_MODULE(_core, m) {
       .def("gather",
            [](const ArrayGather& g, Ids rows, OutRows out) { g.gather(rows.data(), rows.size(), out.data()); },
            "row_numbers"_a.noconvert(), "out"_a.noconvert(), Release());
+  bind_rows(m);
   m.def("mix", &mix, "id"_a);
   m.def("shard_of", &shard_of, "id"_a, "shards"_a);
   m.def("f32_of_f16", &f32_of_f16, "half"_a);

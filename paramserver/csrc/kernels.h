@@ -1,7 +1,10 @@
 // The loops over row elements, one set per instruction set, chosen once per process.
 //
-// All sets give the same bits: sums run in float32, element by element, in the order of the rows, with a separate
-// multiplication and addition (the build forbids contraction into FMA, which rounds once less).
+// All sets give the same bits: sums run in float32, element by element, in the order of the rows, and every product is
+// rounded before it is added (the build forbids contraction into FMA, which rounds once less). One row adds
+//   sum[j] = sum[j] + (weight * element[j])        element[j] of an int8 row being (code[j] * scale) + bias
+// so pooling stored rows gives what pooling their float32 copies gives, here or behind a remote client. Folding the
+// weight into scale and bias would save a multiplication and lose that.
 // "scalar" is baseline x86-64, "avx2" needs AVX2 and F16C, "avx512" needs AVX-512F beside them; the last compiles
 // everywhere but is untested here: no machine of the authors runs it.
 // Thread-safety: all functions are pure. None keeps a pointer.
@@ -10,14 +13,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "paramserver/csrc/row_format.h"
 #include "paramserver/csrc/row_source.h"
 
 namespace paramserver {
 
-// Element type of the rows in a table's memory.
-enum class Stored : std::uint8_t { kF32 = 0, kF16 = 1 };
-
-constexpr std::size_t stored_bytes(Stored stored) noexcept { return stored == Stored::kF32 ? 4 : 2; }
 constexpr std::size_t row_type_bytes(RowType type) noexcept { return type == RowType::kF32 ? 4 : 2; }
 
 struct Kernels {
@@ -31,14 +31,27 @@ struct Kernels {
   using DivideRow = void (*)(const float* sum /*[dim]*/, float divisor, std::size_t dim, void* out /*[dim]*/) noexcept;
 
   const char* name;
-  CopyRows copy[2][3];   // [Stored][RowType]
-  AddRows add[2];        // [Stored]
-  DivideRow divide[3];   // [RowType]
+  CopyRows copy[kStoredTypes][3];  // [Stored][RowType]
+  AddRows add[kStoredTypes];       // [Stored]
+  DivideRow divide[3];             // [RowType]
+
+  // Rounds one row to the stored type, padding included. The row must fit (row_format.h).
+  void store(Stored stored, const float* row /*[dim]*/, std::size_t dim,
+             std::byte* out /*[stored_row_bytes(stored, dim)]*/) const noexcept;
 };
 
 extern const Kernels kScalarKernels;
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
+
+// Rows that lie one after the other, checked and rounded to the stored type. Throws RowValueError before it writes the
+// row that does not fit.
+void store_rows(const Kernels& kernels, Stored stored, const float* rows /*[n, dim]*/, std::size_t n, std::size_t dim,
+                std::byte* out /*[n, stored_row_bytes(stored, dim)]*/);
+
+// And back to float32.
+void load_rows(const Kernels& kernels, Stored stored, const std::byte* rows /*[n, stored_row_bytes(stored, dim)]*/,
+               std::size_t n, std::size_t dim, float* out /*[n, dim]*/) noexcept;
 
 // The widest set that this CPU runs, or the one that `wanted` names (empty: no wish). Throws InstructionSetError for
 // an unknown name or a set that the CPU lacks.

@@ -17,13 +17,21 @@ PARAMSERVER_INLINE Vec mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }
 PARAMSERVER_INLINE Vec add(Vec a, Vec b) { return _mm256_add_ps(a, b); }
 PARAMSERVER_INLINE Vec divide(Vec a, Vec b) { return _mm256_div_ps(a, b); }
 
+// Eight elements of the types that are numbers as they are.
 template <Stored kStored>
 PARAMSERVER_INLINE Vec load(const std::byte* row, std::size_t j) {
   if constexpr (kStored == Stored::kF32) {
     return _mm256_loadu_ps(reinterpret_cast<const float*>(row) + j);
   } else {
-    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(row + 2 * j)));
+    const __m128i words = _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + 2 * j));
+    if constexpr (kStored == Stored::kF16) return _mm256_cvtph_ps(words);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words), 16));
   }
+}
+
+// Eight codes of an int8 row, as numbers.
+PARAMSERVER_INLINE Vec load_codes(const std::byte* row, std::size_t j) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(row + j))));
 }
 
 PARAMSERVER_INLINE __m128i bf16_of(Vec value) {
@@ -51,6 +59,6 @@ PARAMSERVER_INLINE void store(std::byte* row, std::size_t j, Vec value) {
 
 }  // namespace
 
-const Kernels kAvx2Kernels = vector_kernels("avx2");
+const Kernels kAvx2Kernels = kernel_set("avx2");
 
 }  // namespace paramserver

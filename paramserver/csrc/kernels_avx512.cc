@@ -18,13 +18,21 @@ PARAMSERVER_INLINE Vec mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
 PARAMSERVER_INLINE Vec add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
 PARAMSERVER_INLINE Vec divide(Vec a, Vec b) { return _mm512_div_ps(a, b); }
 
+// Sixteen elements of the types that are numbers as they are.
 template <Stored kStored>
 PARAMSERVER_INLINE Vec load(const std::byte* row, std::size_t j) {
   if constexpr (kStored == Stored::kF32) {
     return _mm512_loadu_ps(reinterpret_cast<const float*>(row) + j);
   } else {
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + 2 * j)));
+    const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + 2 * j));
+    if constexpr (kStored == Stored::kF16) return _mm512_cvtph_ps(words);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(words), 16));
   }
+}
+
+// Sixteen codes of an int8 row, as numbers.
+PARAMSERVER_INLINE Vec load_codes(const std::byte* row, std::size_t j) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(row + j))));
 }
 
 PARAMSERVER_INLINE __m256i bf16_of(Vec value) {
@@ -51,6 +59,6 @@ PARAMSERVER_INLINE void store(std::byte* row, std::size_t j, Vec value) {
 
 }  // namespace
 
-const Kernels kAvx512Kernels = vector_kernels("avx512");
+const Kernels kAvx512Kernels = kernel_set("avx512");
 
 }  // namespace paramserver

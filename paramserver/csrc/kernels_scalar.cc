@@ -14,7 +14,8 @@ void copy_rows(const std::byte* const* rows, std::size_t n, std::size_t dim, voi
     if constexpr (kSameBytes<kStored, kType>) {
       std::memcpy(to, rows[i], bytes);
     } else {
-      for (std::size_t j = 0; j < dim; ++j) store_element<kType>(to, j, load_element<kStored>(rows[i], j));
+      const StoredRow<kStored> row(rows[i], dim);
+      for (std::size_t j = 0; j < dim; ++j) store_element<kType>(to, j, row[j]);
     }
   }
 }
@@ -23,10 +24,11 @@ template <Stored kStored>
 void add_rows(const std::byte* const* rows, const float* weights, std::size_t n, std::size_t dim,
               float* sum) noexcept {
   for (std::size_t i = 0; i < n; ++i) {
+    const StoredRow<kStored> row(rows[i], dim);
     if (weights == nullptr) {
-      for (std::size_t j = 0; j < dim; ++j) sum[j] += load_element<kStored>(rows[i], j);
+      for (std::size_t j = 0; j < dim; ++j) sum[j] += row[j];
     } else {
-      for (std::size_t j = 0; j < dim; ++j) sum[j] += weights[i] * load_element<kStored>(rows[i], j);
+      for (std::size_t j = 0; j < dim; ++j) sum[j] += weights[i] * row[j];
     }
   }
 }
@@ -36,16 +38,10 @@ void divide_row(const float* sum, float divisor, std::size_t dim, void* out) noe
   for (std::size_t j = 0; j < dim; ++j) store_element<kType>(static_cast<std::byte*>(out), j, sum[j] / divisor);
 }
 
+#include "paramserver/csrc/kernel_set.inl"
+
 }  // namespace
 
-const Kernels kScalarKernels = {
-    "scalar",
-    {{copy_rows<Stored::kF32, RowType::kF32>, copy_rows<Stored::kF32, RowType::kF16>,
-      copy_rows<Stored::kF32, RowType::kBF16>},
-     {copy_rows<Stored::kF16, RowType::kF32>, copy_rows<Stored::kF16, RowType::kF16>,
-      copy_rows<Stored::kF16, RowType::kBF16>}},
-    {add_rows<Stored::kF32>, add_rows<Stored::kF16>},
-    {divide_row<RowType::kF32>, divide_row<RowType::kF16>, divide_row<RowType::kBF16>},
-};
+const Kernels kScalarKernels = kernel_set("scalar");
 
 }  // namespace paramserver

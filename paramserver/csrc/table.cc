@@ -1,7 +1,6 @@
 #include "paramserver/csrc/table.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -32,22 +31,6 @@ std::uint32_t checked_dim(const TableOptions& options) {
   return options.dim;
 }
 
-// The smallest magnitude, as float bits, that does not fit: infinity, or what rounds to infinity in half precision.
-std::uint32_t magnitude_limit(Stored stored) { return stored == Stored::kF32 ? 0x7f800000u : 0x477ff000u; }
-
-bool fits(const float* row, std::size_t dim, std::uint32_t limit) noexcept {
-  std::uint32_t bad = 0;
-  for (std::size_t j = 0; j < dim; ++j) bad |= (std::bit_cast<std::uint32_t>(row[j]) & 0x7fffffffu) >= limit;
-  return bad == 0;
-}
-
-std::string what_is_wrong(const float* row, std::size_t dim, std::uint32_t limit) {
-  for (std::size_t j = 0; j < dim; ++j) {
-    if (!fits(row + j, 1, limit)) return "element " + std::to_string(j) + " is " + std::to_string(row[j]);
-  }
-  return "every element fits";
-}
-
 }  // namespace
 
 Table::Table(const TableOptions& options)
@@ -56,17 +39,14 @@ Table::Table(const TableOptions& options)
       huge_pages_(options.huge_pages),
       rows_hint_(options.rows_hint),
       kernels_(options.kernels == nullptr ? kernels() : *options.kernels),
-      rows_(dim_ * stored_bytes(stored_), options.rows_hint, options.huge_pages),
-      default_row_(dim_ * stored_bytes(stored_)),
+      rows_(stored_row_bytes(stored_, dim_), options.rows_hint, options.huge_pages),
+      default_row_(stored_row_bytes(stored_, dim_)),
       owned_index_(std::make_unique<IdIndex>(options.rows_hint, options.huge_pages)) {
   if (options.default_row != nullptr) {
-    const std::uint32_t limit = magnitude_limit(stored_);
-    if (!fits(options.default_row, dim_, limit)) {
-      throw RowValueError("default_row: " + what_is_wrong(options.default_row, dim_, limit) +
-                          ", expected finite numbers that the table's dtype holds");
+    if (!row_fits(stored_, options.default_row, dim_)) {
+      throw RowValueError("default_row: " + row_fault(stored_, options.default_row, dim_));
     }
-    const auto* row = reinterpret_cast<const std::byte*>(options.default_row);
-    kernels_.copy[0][static_cast<int>(stored_)](&row, 1, dim_, default_row_.data());
+    kernels_.store(stored_, options.default_row, dim_, default_row_.data());
   }
   index_.store(owned_index_.get(), std::memory_order_seq_cst);
 }
@@ -74,14 +54,11 @@ Table::Table(const TableOptions& options)
 Table::~Table() = default;
 
 void Table::check_rows(const std::int64_t* ids, const float* rows, std::size_t n) const {
-  const std::uint32_t limit = magnitude_limit(stored_);
   for (std::size_t i = 0; i < n; ++i) {
     const float* row = rows + i * dim_;
-    if (fits(row, dim_, limit)) [[likely]] continue;
+    if (row_fits(stored_, row, dim_)) [[likely]] continue;
     throw RowValueError("rows[" + std::to_string(i) + "] (id " + std::to_string(ids[i]) + "): " +
-                        what_is_wrong(row, dim_, limit) + ", expected finite numbers" +
-                        (stored_ == Stored::kF16 ? " of at most 65504 (dtype f16)" : "") +
-                        "; nothing of the batch was written");
+                        row_fault(stored_, row, dim_) + "; nothing of the batch was written");
   }
 }
 
@@ -124,8 +101,7 @@ bool Table::put(std::int64_t id, const float* row) {
 #else
   const RowNumber number = rows_.allocate();
 #endif
-  const auto* bytes = reinterpret_cast<const std::byte*>(row);
-  kernels_.copy[0][static_cast<int>(stored_)](&bytes, 1, dim_, rows_.at(number));
+  kernels_.store(stored_, row, dim_, rows_.at(number));
   const bool added = state < IdIndex::kFirstRow;
   if (!added && state - IdIndex::kFirstRow != number) retire(state - IdIndex::kFirstRow);
   if (state == IdIndex::kEmpty) {

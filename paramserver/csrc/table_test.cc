@@ -29,18 +29,6 @@ std::vector<float> rows_of(const std::vector<std::int64_t>& ids, std::uint32_t d
   return rows;
 }
 
-std::vector<const Kernels*> kernels_here() {
-  std::vector<const Kernels*> all;
-  for (const char* name : {"scalar", "avx2", "avx512"}) {
-    try {
-      all.push_back(&choose_kernels(name));
-    } catch (const InstructionSetError&) {
-      std::printf("this CPU does not run %s: untested here\n", name);
-    }
-  }
-  return all;
-}
-
 void hash_spreads_and_is_fixed() {
   CHECK(mix(0) == 0);
   CHECK(mix(1) == 0x5692161d100b05e5ULL);
@@ -63,44 +51,6 @@ void halves_round_like_the_standard() {
   CHECK(f16_of_f32(2049.0f) == f16_of_f32(2048.0f) && f16_of_f32(2051.0f) == f16_of_f32(2052.0f));
   CHECK(bf16_of_f32(1.0f) == 0x3f80 && bf16_of_f32(0x1.01p0f) == 0x3f80 && bf16_of_f32(0x1.03p0f) == 0x3f82);
   CHECK(bf16_of_f32(std::bit_cast<float>(0x7f800001u)) == 0x7fc0);
-}
-
-// Every set of kernels gives the bits of the scalar one, for every type and for lengths around the vector widths.
-void kernels_agree() {
-  std::vector<std::uint32_t> bits(2 * 3 * 100);
-  std::uint64_t state = 7;
-  for (auto& word : bits) word = static_cast<std::uint32_t>((state = mix(static_cast<std::int64_t>(state + 1))) >> 32);
-  const auto* bytes = reinterpret_cast<const std::byte*>(bits.data());
-  const std::byte* rows[3] = {bytes, bytes + 401, bytes + 800};  // one of them unaligned
-  const float weights[3] = {0.5f, -3.0f, 1e-3f};
-  for (const Kernels* set : kernels_here()) {
-    for (std::size_t dim = 1; dim <= 100; ++dim) {
-      for (int stored = 0; stored < 2; ++stored) {
-        for (int type = 0; type < 3; ++type) {
-          std::vector<std::byte> want(3 * dim * 4), got(3 * dim * 4);
-          kScalarKernels.copy[stored][type](rows, 3, dim, want.data());
-          set->copy[stored][type](rows, 3, dim, got.data());
-          CHECK(want == got);
-        }
-        for (const float* w : {static_cast<const float*>(nullptr), weights}) {
-          std::vector<float> want(dim, 0.25f), got(dim, 0.25f);
-          kScalarKernels.add[stored](rows, w, 3, dim, want.data());
-          set->add[stored](rows, w, 3, dim, got.data());
-          for (std::size_t j = 0; j < dim; ++j) {
-            CHECK(std::isnan(want[j]) ? std::isnan(got[j]) : std::memcmp(&want[j], &got[j], 4) == 0);
-          }
-        }
-      }
-      for (int type = 0; type < 3; ++type) {
-        std::vector<float> sum(dim);
-        for (std::size_t j = 0; j < dim; ++j) sum[j] = static_cast<float>(j) * 1.37f - 40.0f;
-        std::vector<std::byte> want(dim * 4), got(dim * 4);
-        kScalarKernels.divide[type](sum.data(), 3.0f, dim, want.data());
-        set->divide[type](sum.data(), 3.0f, dim, got.data());
-        CHECK(want == got);
-      }
-    }
-  }
 }
 
 void grows_from_nothing_and_keeps_every_id() {
@@ -259,7 +209,6 @@ int main() {
   using namespace paramserver;
   hash_spreads_and_is_fixed();
   halves_round_like_the_standard();
-  kernels_agree();
   grows_from_nothing_and_keeps_every_id();
   deleting_frees_rows_and_slots();
   row_numbers_map_to_places_of_their_own();

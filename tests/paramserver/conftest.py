@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from paramserver.arrays import DTYPES
 
 from tests.paramserver.kinds import INSTRUCTION_SETS, KINDS, table_of
 
 
-@pytest.fixture(params=[f"{kind}-{dtype}" for kind in KINDS for dtype in ("f32", "f16")])
+@pytest.fixture(params=[f"{kind}-{dtype}" for kind in KINDS for dtype in DTYPES])
 def make(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """make(dim, **options) gives a table of the parameter's kind and stored type."""
     kind, dtype = request.param.split("-")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paramserver import arrays
 
 from tests.paramserver.kinds import INSTRUCTION_SETS, table_of
 
@@ -11,7 +12,7 @@ from tests.paramserver.kinds import INSTRUCTION_SETS, table_of
 IDS = st.one_of(st.integers(-3, 3), st.sampled_from([-(2**63), 2**63 - 1, 2**32]), st.integers(-(2**63), 2**63 - 1))
 ID_LISTS = st.lists(IDS, max_size=40)
 HISTORY = st.lists(st.tuples(st.sampled_from(["upsert", "delete"]), ID_LISTS), max_size=8)
-DTYPES = st.sampled_from(["f32", "f16"])
+DTYPES = st.sampled_from(arrays.DTYPES)
 
 
 def random_rows(seed, n, dim):

@@ -1,0 +1,37 @@
+// The Python face of the row formats, for paramserver/quantize.py, which checks every argument first.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include "paramserver/csrc/error.h"
+#include "paramserver/csrc/kernels.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace paramserver {
+namespace {
+
+using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using OutRows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using StoredRows = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using OutStoredRows = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+}  // namespace
+
+void bind_rows(nb::module_& m) {
+  using Release = nb::call_guard<nb::gil_scoped_release>;
+  m.def("store_rows",
+        [](int stored, Rows rows, OutStoredRows out) {
+          store_rows(kernels(), static_cast<Stored>(stored), rows.data(), rows.shape(0), rows.shape(1),
+                     reinterpret_cast<std::byte*>(out.data()));
+        },
+        "stored"_a, "rows"_a.noconvert(), "out"_a.noconvert(), Release());
+  m.def("load_rows",
+        [](int stored, StoredRows rows, OutRows out) {
+          load_rows(kernels(), static_cast<Stored>(stored), reinterpret_cast<const std::byte*>(rows.data()),
+                    out.shape(0), out.shape(1), out.data());
+        },
+        "stored"_a, "rows"_a.noconvert(), "out"_a.noconvert(), Release());
+}
+
+}  // namespace paramserver
