@@ -1,0 +1,104 @@
+"""How bases come into a shard's directory: copied or written aside, checked by loading, renamed into place as one."""
+
+import contextlib
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from paramserver import durable
+from paramserver.delta import check_table_name
+from paramserver.epoch import Epoch
+from paramserver.errors import OptionError
+from paramserver.store import bases as bases_
+from paramserver.store.bases import Base, TableFile
+from paramserver.store.layout import Layout
+from paramserver.store.line import Refused
+from paramserver.store.log import DeltaLog
+from paramserver.store.recovery import Version
+from paramserver.store.table_files import TableFiles, check_suffix
+
+__all__ = ["Intake", "check_tables"]
+
+
+class Intake:
+    """Writes bases of one shard. Callers take turns."""
+
+    def __init__(self, layout: Layout, log: DeltaLog, files: TableFiles) -> None:
+        self._layout, self._log, self._files = layout, log, files
+
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[Path]:
+        """A folder for unfinished work, gone at the end unless it was renamed. Raises StoreFull, StoreError."""
+        folder = self._layout.incoming / secrets.token_hex(8)
+        with durable.disk_errors(f"{folder}"):
+            folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def copy(self, folder: Path, version: int, tables: Mapping[str, str | Path], sequences: Mapping[str, int]) -> Base:
+        """Copy the files of a version's tables. Raises StoreFull, StoreError."""
+        copied: dict[str, TableFile] = {}
+        with durable.disk_errors(f"package version {version}"):
+            for name, path in tables.items():
+                file = bases_.copy_file(Path(path), folder / f"{name}{Path(path).suffix}")
+                copied[name] = replace(file, base_sequence=int(sequences.get(name, 0)))
+        return Base(folder, version, 0, self._files.shard, self._files.shards, copied)
+
+    def write(self, folder: Path, serving: Version, epoch: Epoch, generation: int) -> Base:
+        """Write the tables of a version as of an epoch, and the manifest. Raises TableFileError, StoreFull."""
+        tables = {}
+        for name, line in serving.lines.items():
+            path = self._files.write(folder / name, line.table, epoch.number)
+            with durable.disk_errors(f"{path}"):
+                tables[name] = bases_.table_file(path, epoch.sequences[name])
+        base = Base(folder, epoch.package_version, generation, self._files.shard, self._files.shards, tables, epoch)
+        with durable.disk_errors(f"{folder}"):
+            bases_.write_manifest(base)
+            durable.sync_tree(folder)
+        return base
+
+    def commit(self, base: Base) -> Base:
+        """Rename a base's folder into its place: from now on it is what a start finds. Raises StoreFull, StoreError."""
+        placed = replace(base, folder=bases_.base_folder(self._layout.bases, base.package_version, base.generation))
+        with durable.disk_errors(f"{placed.folder}"):
+            if not (base.folder / bases_.MANIFEST).exists():
+                bases_.write_manifest(base)
+                durable.sync_tree(base.folder)
+            durable.move_into_place(base.folder, placed.folder)
+        return placed
+
+    def take_held(self, version: Version) -> list[str]:
+        """Apply the deltas that were held for a new version. Returns, in words, what was held in vain: it is dropped
+        from the log before the version's base is in its place, so that no start meets it."""
+        number, refused = version.base.package_version, []
+        for table in self._log.tables(number):
+            entries = self._log.entries(number, table)
+            line, bad, why = version.lines.get(table), [], ""
+            if line is None:
+                bad, why = list(entries.values()), f"package version {number} has no table {table!r}"
+            else:
+                try:
+                    line.replay()
+                except Refused as error:
+                    bad, why = [e for s, e in entries.items() if s >= error.entry.sequence], str(error)
+            if bad:
+                self._log.forget(bad)
+                refused.append(f"{len(bad)} held deltas, the first {bad[0]}: {why}")
+        return refused
+
+    def remove_others(self, versions: Mapping[int, Version]) -> None:
+        """Remove the bases that no version stands on any more. Raises StoreError."""
+        bases_.remove_bases(self._layout.bases, {version: serving.base for version, serving in versions.items()})
+
+
+def check_tables(tables: Mapping[str, str | Path]) -> None:
+    """Raise OptionError, DeltaError unless there is at least one table, and each has a fit name and kind of file."""
+    if not tables:
+        raise OptionError("tables is empty, expected a file for each table of the package version")
+    for name, path in tables.items():
+        check_table_name(name)
+        check_suffix(Path(path))

@@ -1,0 +1,141 @@
+"""A shard's state from its directory: the bases, then the log on top of them, then the epochs that are held."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from paramserver.epoch import Epoch
+from paramserver.errors import StoreDamaged, StoreFull
+from paramserver.store import bases as bases_
+from paramserver.store.bases import Base
+from paramserver.store.layout import Layout
+from paramserver.store.line import Line
+from paramserver.store.log import DeltaLog
+from paramserver.store.payloads import Entry
+from paramserver.store.table_files import TableFiles
+
+__all__ = ["Progress", "Recovered", "Version", "load_version", "recover"]
+
+#: Called as (what, bytes done, bytes in all) while a store opens.
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Version:
+    """A package version that serves here: where it came from, and its tables."""
+
+    base: Base
+    lines: Mapping[str, Line]
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What a directory holds. lost: entries that were not synced and that a power loss damaged, and what came after."""
+
+    versions: dict[int, Version]
+    epochs: dict[int, Epoch]
+    retired: set[int]
+    lost: list[Entry]
+
+
+def recover(layout: Layout, log: DeltaLog, files: TableFiles, progress: Progress | None = None) -> Recovered:
+    """Load the bases, replay the log, and publish the epochs that are held to the tables. Raises StoreDamaged when
+    something that was acknowledged is not there, naming it; TableFileError, StoreError."""
+    retired = log.retired()
+    found = {v: base for v, base in bases_.find_bases(layout.bases).items() if v not in retired}
+    bases_.remove_bases(layout.bases, found)
+    meter = _Meter(progress, log, found)
+    versions, lost = {}, []
+    for version, base in sorted(found.items()):
+        for name, table in base.tables.items():
+            bases_.verify_file(base.path(name), table)
+        versions[version] = load_version(base, log, files, meter)
+        for line in versions[version].lines.values():
+            lost += _replay(line, log, meter)
+    epochs = _servable(log.epochs(), versions, retired)
+    for epoch in epochs.values():
+        _expect_staged(layout.root, epoch, versions[epoch.package_version], lost)
+    for number, epoch in epochs.items():
+        for name, line in versions[epoch.package_version].lines.items():
+            line.table.publish(number, epoch.sequences[name])
+    _tidy(log, versions, lost)
+    return Recovered(versions, epochs, retired, lost)
+
+
+def load_version(base: Base, log: DeltaLog, files: TableFiles, meter: "_Meter | None" = None) -> Version:
+    """The tables of a base, without what the log has on top. Raises TableFileError."""
+    ranges = log.abandoned()
+    lines = {}
+    for name, table in base.tables.items():
+        key = (base.package_version, name)
+        loaded = files.load(base.path(name), name, base.package_version, table.base_sequence)
+        lines[name] = Line(loaded, key, table.base_sequence, log, files.shard, files.shards, ranges.get(key, ()))
+        if meter is not None:
+            meter.add(f"table {name!r}, version {base.package_version}", table.bytes)
+    return Version(base, lines)
+
+
+class _Meter:
+    def __init__(self, progress: Progress | None, log: DeltaLog, found: Mapping[int, Base]) -> None:
+        self._progress, self._done = progress, 0
+        self._total = sum(base.bytes for base in found.values()) + sum(
+            entry.payload_bytes for version, base in found.items() for name, table in base.tables.items()
+            for entry in log.entries(version, name).values() if entry.sequence > table.base_sequence)
+
+    def add(self, what: str, bytes_done: int) -> None:
+        self._done += bytes_done
+        if self._progress is not None:
+            self._progress(what, self._done, self._total)
+
+
+def _replay(line: Line, log: DeltaLog, meter: _Meter) -> list[Entry]:
+    """Apply the log. Returns the entries that are lost: without syncs, a power loss may take the newest."""
+    try:
+        line.replay(lambda entry: meter.add(str(entry), entry.payload_bytes))
+    except StoreDamaged:
+        rest = [entry for sequence, entry in sorted(log.entries(*line.key).items()) if sequence > line.sequence]
+        if rest[0].synced:
+            raise
+        return rest
+    return []
+
+
+def _servable(epochs: list[Epoch], versions: Mapping[int, Version], retired: set[int]) -> dict[int, Epoch]:
+    """The held epochs, but those that the bases have passed or whose sequences were abandoned: nobody holds a lease on
+    them since the restart, and a newer epoch is there."""
+    servable = {}
+    for epoch in epochs:
+        version = versions.get(epoch.package_version)
+        if version is None and epoch.package_version not in retired:
+            raise StoreDamaged(f"epoch {epoch.number} was published here, but the base of its package version "
+                               f"{epoch.package_version} is missing: restore the shard from a snapshot or a replica")
+        if version is not None and set(epoch.sequences) == set(version.lines) and all(
+                _shows(line, epoch.sequences[name]) for name, line in version.lines.items()):
+            servable[epoch.number] = epoch
+    return servable
+
+
+def _shows(line: Line, sequence: int) -> bool:
+    return sequence >= line.base and not line.is_abandoned(sequence)
+
+
+def _expect_staged(root: Path, epoch: Epoch, version: Version, lost: list[Entry]) -> None:
+    missing = [f"{name!r}: {line.sequence + 1} to {epoch.sequences[name]}" for name, line in version.lines.items()
+               if epoch.sequences[name] > line.sequence]
+    if missing:
+        what = f" ({lost[0]} is damaged)" if lost else ""
+        raise StoreDamaged(f"{root}: epoch {epoch.number} was published here, but the log lacks deltas of table "
+                           f"{', of table '.join(missing)}, base version {epoch.package_version}{what}: restore the "
+                           "shard from a snapshot, or empty the directory and let it catch up from a replica")
+
+
+def _tidy(log: DeltaLog, versions: Mapping[int, Version], lost: list[Entry]) -> None:
+    lines = [line for version in versions.values() for line in version.lines.values()]
+    abandoned = [entry for line in lines for sequence, entry in log.entries(*line.key).items()
+                 if line.is_abandoned(sequence)]
+    try:
+        log.forget([*lost, *abandoned])
+        log.drop_payloads({line.key: line.base for line in lines})
+    except StoreFull:
+        # On a full disk reads go on; the next start finds the same and tries again.
+        return

@@ -1,0 +1,445 @@
+"""ShardStore: one shard's tables by package version, and what keeps them. Lookups go to its tables and never come here.
+
+A delta is applied to its table first, where nobody sees it yet, and then written to the log; when the log refuses, the
+table takes it back. So what is acknowledged is in the log, and what is in the log is what its table takes.
+"""
+
+import contextlib
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from paramserver import durable
+from paramserver.delta import Delta
+from paramserver.epoch import Epoch, epoch_numbers, read_epoch
+from paramserver.errors import (
+    ClosedError,
+    EpochError,
+    OptionError,
+    RetiredVersion,
+    SequenceGap,
+    StoreError,
+    StoreFull,
+    UnknownTable,
+)
+from paramserver.store import layout as layout_
+from paramserver.store.bases import Base
+from paramserver.store.intake import Intake, check_tables
+from paramserver.store.leases import LEASE_S_MAX, Leases
+from paramserver.store.line import Line, check_places, expect_same
+from paramserver.store.lock import DirectoryLock
+from paramserver.store.log import DeltaLog, Key
+from paramserver.store.recovery import Progress, Version, load_version, recover
+from paramserver.store.status import status_of
+from paramserver.store.table_files import TableFiles, TableOptions
+from paramserver.table import Table
+
+__all__ = ["DURABILITIES", "ShardStore"]
+
+#: What an acknowledged write outlives: the death of the process, or a power loss too.
+DURABILITIES = ("process", "sync")
+_VERSION_MAX = 2**63 - 1
+
+
+class ShardStore:
+    """One shard's tables and their directory. Use `open`. Thread-safe: writers take turns, and nobody else waits.
+
+    Every call raises ClosedError after `close`; those that write raise StoreFull when the disk is full, with nothing
+    half done: reads go on, and writes do once there is space."""
+
+    def __init__(self, layout: layout_.Layout, lock: DirectoryLock, log: DeltaLog, files: TableFiles, *,
+                 hold_s: float, held_bytes_max: int, clock: Callable[[], float], progress: Progress | None) -> None:
+        self._layout, self._directory_lock, self._log, self._files = layout, lock, log, files
+        self._hold_s, self._held_bytes_max = hold_s, held_bytes_max
+        self._lock, self._intake_lock = threading.RLock(), threading.Lock()
+        self._intake = Intake(layout, log, files)
+        self._leases = Leases(clock)
+        self._closed = False
+        state = recover(layout, log, files, progress)
+        # Replaced, never changed, so that readers need no lock.
+        self._versions: dict[int, Version] = state.versions
+        self._epochs: dict[int, Epoch] = state.epochs
+        self._retired, self.lost = state.retired, state.lost
+        self._wanted: Epoch | None = None
+        self._dropped: set[int] = set()
+        self._seen: dict[int, Epoch] = {}
+        for number in self._epochs:
+            self._leases.hold(number, hold_s, "published")
+
+    @classmethod
+    def open(cls, directory: str | Path, *, shard: int = 0, shards: int = 1, durability: str = "process",
+             options: TableOptions | None = None, table_class: type = Table, hold_s: float = 600.0,
+             reserve_bytes: int = 64 << 20, held_bytes_max: int = 4 << 30,
+             clock: Callable[[], float] = time.monotonic, progress: Progress | None = None) -> Self:
+        """Open a shard's directory for writing, made when it is not there, and bring its tables back.
+
+        durability: what an acknowledged write outlives, "process" (kill -9) or "sync" (a power loss too). options: what
+        tables are made with (dtype, tier, ttl_s, ...), or a function of table and version that gives it. table_class:
+        Table or ReferenceTable. hold_s: seconds that every epoch is held after it was published or found again.
+        reserve_bytes: disk space that writes leave free. held_bytes_max: bytes of deltas kept for versions that do not
+        serve yet. clock: seconds that only grow, for leases. progress: called as (what, bytes done, bytes in all).
+
+        Raises OptionError, StoreLocked naming who has it open, StoreError for another shard's directory, StoreDamaged
+        when what was acknowledged is not there, TableFileError, StoreFull."""
+        layout_.check_shard(shard, shards)
+        if durability not in DURABILITIES:
+            raise OptionError(f"durability is {durability!r}, expected one of {', '.join(DURABILITIES)}")
+        layout = layout_.Layout(Path(directory))
+        files = TableFiles(table_class, {} if options is None else options, shard, shards)
+        lock = DirectoryLock(layout.lock)
+        log = None
+        try:
+            layout_.create(layout, shard, shards)
+            log = DeltaLog(layout.log, layout.payloads, sync=durability == "sync", reserve_bytes=reserve_bytes)
+            return cls(layout, lock, log, files, hold_s=hold_s, held_bytes_max=held_bytes_max, clock=clock,
+                       progress=progress)
+        except BaseException:
+            if log is not None:
+                log.close()
+            lock.release()
+            raise
+
+    @property
+    def directory(self) -> Path:
+        """The shard's directory."""
+        return self._layout.root
+
+    @property
+    def shard(self) -> int:
+        """Which shard this is, from 0."""
+        return self._files.shard
+
+    @property
+    def shards(self) -> int:
+        """How many shards there are."""
+        return self._files.shards
+
+    def close(self) -> None:
+        """Let the directory go. Tables handed out live on as long as someone holds them. A second call does nothing."""
+        with self._intake_lock, self._lock:
+            if not self._closed:
+                self._closed = True
+                self._log.close()
+                self._directory_lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.close()
+
+    def tables(self, version: int) -> dict[str, Any]:
+        """The tables of a package version by name. Raises EpochError when it does not serve here."""
+        return {name: line.table for name, line in self._serving(version).lines.items()}
+
+    def versions(self) -> list[int]:
+        """The package versions that serve here, ascending."""
+        self._expect_open()
+        return sorted(self._versions)
+
+    def epochs(self) -> list[Epoch]:
+        """The epochs held here, ascending; the last is the newest."""
+        self._expect_open()
+        return [epoch for _, epoch in sorted(self._epochs.items())]
+
+    def stage(self, delta: Delta) -> str:
+        """Take a delta, whole or not at all, seen by nobody until an epoch names it. Returns "applied", "already" (the
+        same delta is here), or "held": its base version does not serve yet, and the delta is kept for it.
+
+        Raises RetiredVersion, UnknownTable, SequenceConflict (another delta had this number), SequenceGap with what is
+        missing, DeltaError (dim, ids of other shards), RowValueError, StoreFull, StoreError (after a rollback, while
+        what it took back is still leased; too much held)."""
+        with self._lock:
+            self._expect_open()
+            if delta.base_version in self._retired:
+                raise RetiredVersion(f"{delta}: package version {delta.base_version} is retired; serving are "
+                                     f"{sorted(self._versions)}")
+            if delta.base_version not in self._versions:
+                return self._hold(delta)
+            return self._line(delta.base_version, delta.table).stage(delta)
+
+    def next_delta(self, version: int, table: str, after: int) -> Delta | None:
+        """The first delta after a sequence, as it was staged, to be sent to a replica that lacks it; None when there is
+        none. Raises SequenceGap when its rows are only in the base, StoreDamaged."""
+        with self._lock:
+            self._serving(version)
+            line = self._line(version, table)
+            if after < line.base:
+                raise SequenceGap(f"deltas {after + 1} to {line.base} of table {table!r}, base version {version}, are "
+                                  "in this shard's base, not in its log: start the replica from a snapshot",
+                                  (after + 1, line.base))
+            entries = self._log.entries(version, table)
+            later = [sequence for sequence in entries if sequence > after and not line.is_abandoned(sequence)]
+            return self._log.delta(entries[min(later)]) if later else None
+
+    def publish(self, epoch: Epoch) -> None:
+        """Show a state: every delta that it names is staged here. The same epoch again changes nothing. An epoch with
+        sequences below the newest of its version is a rollback, and abandons the deltas above them.
+
+        Raises SequenceGap when a delta is not staged yet (`missing` is the first table's), EpochError for an epoch that
+        can never be shown here: an old number, an unknown version, other tables, abandoned or forgotten sequences."""
+        with self._lock:
+            self._expect_open()
+            if self._epochs.get(epoch.number) == epoch:
+                return
+            if self._epochs and epoch.number <= max(self._epochs):
+                raise EpochError(f"epoch {epoch.number} cannot be published: this shard is at {max(self._epochs)}")
+            lines = self._publishable(epoch)
+            ranges = self._abandoned_by(epoch, lines)
+            self._log.put_epoch(epoch, ranges)
+            for name, line in lines.items():
+                line.table.publish(epoch.number, epoch.sequences[name])
+            for (_, name), (first, last) in ranges.items():
+                lines[name].abandon(first, last)
+            self._wanted = None
+            self._leases.hold(epoch.number, self._hold_s, "published")
+            self._epochs = {**self._epochs, epoch.number: epoch}
+            self.expire()
+
+    def adopt(self, cluster: str | Path) -> list[int]:
+        """Publish here what a cluster's directory has and this shard has not; call it when its epochs change. Returns
+        the numbers published; what cannot be yet is tried again by the next call, and `status` tells how far behind
+        this shard is. Raises StoreError, StoreDamaged for an epoch file that is none."""
+        with self._lock:
+            self._expect_open()
+            for number in sorted(set(epoch_numbers(cluster)) - set(self._seen)):
+                self._seen[number] = read_epoch(cluster, number)
+            newest, adopted = max(self._epochs, default=0), []
+            for number, epoch in sorted(self._seen.items()):
+                self._note_abandoned(epoch)
+                if number > newest:
+                    with contextlib.suppress(SequenceGap, EpochError):
+                        self.publish(epoch)
+                        adopted.append(number)
+            return adopted
+
+    def lease(self, epoch: int, ttl_s: float, holder: str = "caller") -> None:
+        """Hold an epoch for `ttl_s` more seconds, at most a day. Raises EpochError when it is not held any more."""
+        self._expect_open()
+        self._leases.take(epoch, ttl_s, holder)
+
+    def expire(self, now: float | None = None) -> list[int]:
+        """Retire the epochs whose leases have ended at `now` (the clock's time when None), never the newest, and take
+        back the abandoned deltas that only they showed. Call it now and then. Returns their numbers, ascending."""
+        with self._lock:
+            self._expect_open()
+            gone = self._leases.expire(max(self._epochs, default=0), now)
+            for number in gone:
+                for line in self._versions[self._epochs[number].package_version].lines.values():
+                    line.table.retire(number)
+            self._epochs = {n: epoch for n, epoch in self._epochs.items() if n not in gone}
+            self._dropped |= set(gone)
+            # On a full disk the records stay: a restart would hold these epochs again, for a while.
+            with contextlib.suppress(StoreFull):
+                if self._dropped:
+                    self._log.drop_epochs(sorted(self._dropped))
+                self._dropped = set()
+                for version, serving in self._versions.items():
+                    for name, line in serving.lines.items():
+                        line.settle([e.sequences[name] for e in self._epochs.values() if e.package_version == version])
+            return gone
+
+    def add_snapshot(self, package_version: int, tables: Mapping[str, str | Path], *,
+                     base_sequences: Mapping[str, int] | None = None) -> dict[str, Any]:
+        """Serve a package version from the files of all its tables: copied, loaded, then renamed into place as one. The
+        deltas held for it are applied. base_sequences: what each file's rows are of, 0 when not said.
+
+        Returns {"state": "added" | "already", "refused": [what was held but does not fit]}. Raises OptionError,
+        RetiredVersion, TableFileError, StoreError when the version is here with other content, StoreFull."""
+        _check_version(package_version)
+        check_tables(tables)
+        with self._intake_lock, self._intake.folder() as folder:
+            self._expect_serves_not(package_version)
+            base = self._intake.copy(folder, package_version, tables, base_sequences or {})
+            here = self._versions.get(package_version)
+            if here is not None:
+                return _same(here, base)
+            version = load_version(base, self._log, self._files)
+            with self._lock:
+                self._expect_open()
+                refused = self._intake.take_held(version)
+                version = replace(version, base=self._intake.commit(base))
+                self._versions = {**self._versions, package_version: version}
+            return {"state": "added", "refused": refused}
+
+    def checkpoint(self, version: int) -> int | None:
+        """Write a new base of a version, its oldest held epoch's state, and drop the deltas that it holds from the log.
+        Lookups and deltas go on meanwhile. Returns the epoch, None when nothing would be gained. Raises EpochError,
+        TableFileError, StoreFull."""
+        with self._intake_lock:
+            serving = self._serving(version)
+            held = [epoch for epoch in self.epochs() if epoch.package_version == version]
+            if not held or all(held[0].sequences[name] <= line.base for name, line in serving.lines.items()):
+                return None
+            with self._holding(held[0], "checkpoint"), self._intake.folder() as folder:
+                base = self._intake.write(folder, serving, held[0], serving.base.generation + 1)
+                with self._lock:
+                    self._expect_open()
+                    serving = replace(serving, base=self._intake.commit(base))
+                    self._versions = {**self._versions, version: serving}
+                    for name, line in serving.lines.items():
+                        line.base = base.tables[name].base_sequence
+                    self._log.drop_payloads({line.key: line.base for line in serving.lines.values()})
+                    self._intake.remove_others(self._versions)
+            return held[0].number
+
+    def snapshot(self, directory: str | Path, epoch: int = 0) -> Epoch:
+        """Write an epoch's state (0: the newest) to a new folder, which appears whole, for `restore` and for other
+        tools: a file a table and a manifest (`read_manifest`). Returns the epoch. Raises EpochError when it is not
+        held, StoreError when the folder is there, TableFileError, StoreFull."""
+        target = Path(directory)
+        epochs = self.epochs()
+        chosen = next((e for e in reversed(epochs) if epoch in (0, e.number)), None)
+        if chosen is None:
+            raise EpochError(f"epoch {epoch or 'newest'} is not held here, held are {[e.number for e in epochs]}")
+        if target.exists():
+            raise StoreError(f"{target} is there already: a snapshot takes a folder of its own")
+        folder = durable.temporary_name(target)
+        try:
+            with self._holding(chosen, "snapshot"), durable.disk_errors(f"{target}"):
+                folder.mkdir(parents=True)
+                self._intake.write(folder, self._serving(chosen.package_version), chosen, 0)
+                durable.move_into_place(folder, target)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return chosen
+
+    def retire(self, version: int) -> None:
+        """Forget a package version for good: its tables, deltas and epochs; deltas for it are refused from then on.
+        Raises EpochError while it is the newest epoch's, or while someone leases an epoch of it."""
+        with self._intake_lock, self._lock:
+            self._expect_open()
+            _check_version(version)
+            numbers = [n for n, epoch in sorted(self._epochs.items()) if epoch.package_version == version]
+            if numbers and numbers[-1] == max(self._epochs):
+                raise EpochError(f"package version {version} is what epoch {numbers[-1]}, the newest, shows: publish "
+                                 "another version first")
+            for number in numbers:
+                holders = sorted(set(self._leases.live(number)) - {"published"})
+                if holders:
+                    raise EpochError(f"epoch {number} of package version {version} is leased by {', '.join(holders)}: "
+                                     "wait until they have moved on")
+            self._log.retire(version, numbers)
+            self._retired = self._retired | {version}
+            for number in numbers:
+                self._leases.forget(number)
+            self._epochs = {n: epoch for n, epoch in self._epochs.items() if n not in numbers}
+            self._versions = {v: serving for v, serving in self._versions.items() if v != version}
+            self._intake.remove_others(self._versions)
+
+    def status(self) -> dict[str, Any]:
+        """Numbers for people and metrics, JSON-ready: see `status_of`. Waits for no writer."""
+        self._expect_open()
+        return status_of(self._layout, self._log, self._files, versions=self._versions, epochs=self._epochs,
+                         retired=self._retired, leases=self._leases, wanted=self._wanted)
+
+    def _expect_open(self) -> None:
+        if self._closed:
+            raise ClosedError(f"the store of {self._layout.root} is closed")
+
+    def _serving(self, version: int) -> Version:
+        self._expect_open()
+        serving = self._versions.get(version)
+        if serving is None:
+            raise EpochError(f"package version {version} does not serve here, serving are {sorted(self._versions)}")
+        return serving
+
+    def _line(self, version: int, table: str) -> Line:
+        lines = self._versions[version].lines
+        if table not in lines:
+            raise UnknownTable(f"table {table!r} is not in package version {version}, its tables are {sorted(lines)}")
+        return lines[table]
+
+    def _hold(self, delta: Delta) -> str:
+        entries = self._log.entries(delta.base_version, delta.table)
+        if delta.sequence in entries:
+            expect_same(delta, entries[delta.sequence])
+            return "already"
+        check_places(delta, self.shard, self.shards)
+        if entries and delta.sequence != max(entries) + 1:
+            missing = (max(entries) + 1, delta.sequence - 1)
+            raise SequenceGap(f"{delta}: this shard holds {min(entries)} to {max(entries)} for that version, send "
+                              f"{missing[0]} next", missing)
+        held = sum(self._log.payload_bytes(v, table) for v in self._log.versions() if v not in self._versions
+                   for table in self._log.tables(v))
+        if held + delta.bytes > self._held_bytes_max:
+            raise StoreError(f"{delta} cannot be held: deltas for versions that do not serve yet take {held} bytes, at "
+                             f"most {self._held_bytes_max}; add the snapshot of that version first")
+        self._log.append(delta)
+        return "held"
+
+    def _publishable(self, epoch: Epoch) -> Mapping[str, Line]:
+        lines = self._serving(epoch.package_version).lines
+        if set(epoch.sequences) != set(lines):
+            raise EpochError(f"epoch {epoch.number} names tables {sorted(epoch.sequences)}, package version "
+                             f"{epoch.package_version} has {sorted(lines)}: name every one")
+        missing = {}
+        for name, line in lines.items():
+            sequence = epoch.sequences[name]
+            if sequence < line.base or line.is_abandoned(sequence):
+                raise EpochError(f"epoch {epoch.number}: sequence {sequence} of table {name!r} is not held any more; "
+                                 f"its base is {line.base}, abandoned are {line.abandoned}")
+            shown = [held for _, held in line.table.epochs()]
+            if shown and sequence < shown[-1] and sequence not in shown:
+                raise EpochError(f"epoch {epoch.number}: sequence {sequence} of table {name!r} is before {shown[-1]}, "
+                                 f"the newest, and no epoch holds it any more; held are {sorted(set(shown))}")
+            if sequence > line.sequence:
+                missing[name] = (line.sequence + 1, sequence)
+        if missing:
+            self._wanted = epoch
+            what = ", ".join(f"{first} to {last} of table {name!r}" for name, (first, last) in missing.items())
+            raise SequenceGap(f"epoch {epoch.number} cannot be shown yet: this shard lacks deltas {what}",
+                              next(iter(missing.values())))
+        return lines
+
+    def _abandoned_by(self, epoch: Epoch, lines: Mapping[str, Line]) -> dict[Key, tuple[int, int]]:
+        ranges = {}
+        for name, line in lines.items():
+            newest = max((e.sequences[name] for e in self._epochs.values()
+                          if e.package_version == epoch.package_version), default=0)
+            last = max(newest, epoch.abandoned.get(name, 0))
+            if last > epoch.sequences[name]:
+                ranges[line.key] = (epoch.sequences[name] + 1, last)
+        return ranges
+
+    def _note_abandoned(self, epoch: Epoch) -> None:
+        """What a rollback abandoned is passed over here too, whether or not this shard ever showed it."""
+        version = self._versions.get(epoch.package_version)
+        for name, last in epoch.abandoned.items():
+            line, first = version.lines.get(name) if version else None, epoch.sequences[name] + 1
+            if line is not None and first > line.base and (first, last) not in line.abandoned:
+                self._log.put_abandoned({line.key: (first, last)})
+                line.abandon(first, last)
+                line.settle([e.sequences[name] for e in self._epochs.values()
+                             if e.package_version == epoch.package_version])
+
+    def _expect_serves_not(self, version: int) -> None:
+        self._expect_open()
+        if version in self._retired:
+            raise RetiredVersion(f"package version {version} is retired here: take a new number")
+
+    @contextlib.contextmanager
+    def _holding(self, epoch: Epoch, why: str) -> Iterator[None]:
+        holder = f"{why} {secrets.token_hex(4)}"
+        self._leases.take(epoch.number, LEASE_S_MAX, holder)
+        try:
+            yield
+        finally:
+            self._leases.drop(epoch.number, holder)
+
+
+def _same(here: Version, base: Base) -> dict[str, Any]:
+    if here.base.generation == 0 and dict(here.base.tables) != dict(base.tables):
+        raise StoreError(f"package version {base.package_version} serves here with other files: what a version holds "
+                         "never changes, take a new number")
+    return {"state": "already", "refused": []}
+
+
+def _check_version(version: Any) -> None:
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version <= _VERSION_MAX:
+        raise OptionError(f"package_version is {version!r}, expected an integer from 0 to 2**63 - 1")
