@@ -18,6 +18,7 @@ __all__ = ["BENCHMARKS", "names", "run", "summary"]
 BENCHMARKS: dict[str, str] = {
     "lookup": "tools.bench.lookup",
     "peers": "tools.bench.peers",
+    "pooled_int8": "tools.bench.pooled_int8",
     "rank": "tools.bench.rank",
     "rowbytes": "tools.bench.rowbytes",
 }

@@ -1,6 +1,6 @@
 """Bytes per row beyond the payload: of a table that knew its size, of one that grew, and the peak while growing.
 
-10 million rows of 32 f16 (2 million with --quick), upserted in batches of 65,536. Each table is built in a fresh process
+10 million rows of 32 f16 (2 million with --quick), upserted in batches of 65,536. Each table is built in a new process
 whose resident memory is read before, after and at its peak (VmHWM, reset before the first row), so that what the
 allocator keeps, pages touched for nothing and an old index beside a new one all count. The payload is 64 bytes a row.
 """
