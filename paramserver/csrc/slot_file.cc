@@ -127,9 +127,10 @@ void SlotFile::list(std::uint64_t block) {
 }
 
 void SlotFile::read_block(std::uint64_t block, std::byte* to) {
-  const auto offset = static_cast<off_t>(block * geometry_.block_bytes());
-  for (std::size_t done = 0; done < geometry_.block_bytes();) {
-    const ssize_t got = pread(file_.get(), to + done, geometry_.block_bytes() - done, offset + static_cast<off_t>(done));
+  const std::size_t bytes = geometry_.block_bytes();
+  const auto offset = static_cast<off_t>(block * bytes);
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t got = pread(file_.get(), to + done, bytes - done, offset + static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) fail("cannot read", "the spill file");
     done += static_cast<std::size_t>(got);
