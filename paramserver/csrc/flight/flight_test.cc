@@ -5,5 +5,7 @@
 
 int main() {
   paramserver::flight::test_lookup_messages();
+  paramserver::flight::test_shard_state();
+  paramserver::flight::test_shard_server();
   return paramserver::check_failures == 0 ? 0 : 1;
 }

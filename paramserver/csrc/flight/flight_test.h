@@ -4,5 +4,7 @@
 namespace paramserver::flight {
 
 void test_lookup_messages();
+void test_shard_server();
+void test_shard_state();
 
 }  // namespace paramserver::flight

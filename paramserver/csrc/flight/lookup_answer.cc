@@ -6,10 +6,15 @@
 #include <exception>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "paramserver/csrc/hash.h"
+#include "paramserver/csrc/row_format.h"
 
 namespace paramserver::flight {
+
+static_assert(wire_row_bytes(WireType::kInt8, 5) == stored_row_bytes(Stored::kInt8, 5));
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -72,11 +77,19 @@ const ServedTable& find_table(const ServedEpoch& epoch, const std::string& name)
   throw Refused{AnswerCode::kUnknownTable, "no table of that name; there are: " + names};
 }
 
-// Rows of ids into `out` in the wire type.
+// Rows of ids into `out` in the wire type; int8 rows are quantized from float32.
 void look_up(const ServedTable& table, const LookupContext& context, const std::int64_t* ids, std::size_t n,
              WireType wire, std::uint8_t* out, RowStatus* status) {
-  if (wire == WireType::kInt8) throw Refused{AnswerCode::kBadRequest, "int8 rows are not served yet"};
-  table.source->lookup(context, ids, n, static_cast<RowType>(wire), out, status);
+  if (wire != WireType::kInt8) {
+    table.source->lookup(context, ids, n, static_cast<RowType>(wire), out, status);
+    return;
+  }
+  const std::size_t dim = table.source->dim();
+  std::vector<float> rows(n * dim);
+  table.source->lookup(context, ids, n, RowType::kF32, rows.data(), status);
+  for (std::size_t i = 0; i < n; ++i) {
+    quantize_row(&rows[i * dim], dim, reinterpret_cast<std::byte*>(out) + i * wire_row_bytes(wire, dim));
+  }
 }
 
 std::shared_ptr<arrow::Buffer> allocate(std::size_t bytes) {
