@@ -1,0 +1,195 @@
+"""One shard's server as a whole: its store, the native server in front of it, and what keeps the two together."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from paramserver.errors import ParamServerError, ShardMapError
+from paramserver.native_flight import native
+from paramserver.server.config import ServerConfig, TableConfig, tokens_of
+from paramserver.server.control import Control
+from paramserver.server.metrics import MetricsEndpoint, ShardCollector
+from paramserver.server.serving import EpochServing
+from paramserver.server.watcher import ClusterWatcher
+from paramserver.shard_map import MAP_FILE, ShardMap
+from paramserver.store import DeltaWatch, ShardStore
+from paramserver.store.recovery import Progress
+
+__all__ = ["ShardProcess"]
+
+# The map version of a server that has seen no map: no client can have it.
+_NO_MAP = 2**64 - 1
+_EXPIRE_S = 1.0
+
+
+class ShardProcess:
+    """Opens the shard's directory and serves it until `stop`.
+
+    The native server listens once the tables are in memory, so a client finds either nobody or a shard that can answer.
+    Raises ConfigError, StoreLocked when another process has the directory, StoreError, StoreDamaged, OperatingError
+    when it cannot listen; nothing is left open then. progress: as of ShardStore.open."""
+
+    def __init__(self, config: ServerConfig, progress: Progress | None = None) -> None:
+        self.config = config
+        self._started = time.monotonic()
+        self._map_seen: tuple[int, int, int] | None = None
+        self._map_version = _NO_MAP
+        self._expired_at = 0.0
+        self._server: Any = None
+        self._watcher: ClusterWatcher | None = None
+        self._metrics: MetricsEndpoint | None = None
+        limits = config.limits
+        self._store = ShardStore.open(config.directory, shard=config.shard, shards=config.shards,
+                                      durability=config.durability, options=self._table_options,
+                                      hold_s=limits.hold_s, reserve_bytes=limits.reserve_bytes,
+                                      held_bytes_max=limits.held_bytes_max, progress=progress)
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def address(self) -> str:
+        """Where clients reach it: grpc://HOST:PORT, or grpc+tls://HOST:PORT."""
+        host, _, _ = self.config.listen.rpartition(":")
+        return f"grpc{'+tls' if self.config.tls else ''}://{host}:{self._server.port}"
+
+    @property
+    def metrics_address(self) -> str | None:
+        """Where metrics are served, HOST:PORT, None when they are not."""
+        return self._metrics.address if self._metrics else None
+
+    def about(self) -> dict[str, Any]:
+        """The server's own part of its status."""
+        newest = self._serving.newest()
+        return {"address": self.address, "metrics": self.metrics_address, "pid": os.getpid(),
+                "replica": self.config.replica, "uptime_s": round(time.monotonic() - self._started, 3),
+                "map_version": None if self._map_version == _NO_MAP else self._map_version,
+                "serving_epoch": newest.number if newest else 0, "durability": self.config.durability,
+                "deltas_refused": dict(self._deltas.refused) if self._deltas else {},
+                "deltas_waiting": dict(self._deltas.waiting) if self._deltas else {}}
+
+    def stop(self) -> None:
+        """Refuse new lookups, answer those in flight within drain_ms, and let the directory go. A second call does
+        nothing."""
+        if self._watcher is not None:
+            self._watcher.stop()
+            self._watcher = None
+        if self._server is not None:
+            self._server.stop(self.config.limits.drain_ms)
+        if self._metrics is not None:
+            self._metrics.stop()
+            self._metrics = None
+        self._store.close()
+
+    def _start(self) -> None:
+        config = self.config
+        control = Control(self._store, changed=self._changed, about=self.about,
+                          keys_per_get_max=config.limits.keys_per_get_max)
+        self._server = _native_server(config, control, self._upload_folder())
+        self._server.set_place(_NO_MAP, config.shard, config.shards)
+        self._serving = EpochServing(self._store, self._server)
+        self._deltas = self._delta_watch()
+        self._look()
+        self._watcher = ClusterWatcher(config.cluster, self._look, self._server.epoch_missing_fd,
+                                       config.limits.poll_ms)
+        self._watcher.start()
+        if config.metrics is not None:
+            self._metrics = MetricsEndpoint(config.metrics,
+                                            ShardCollector(self._server, self._store.status, self._tables))
+
+    def _delta_watch(self) -> DeltaWatch | None:
+        config = self.config
+        if config.watch_deltas is None:
+            return None
+        return DeltaWatch(config.watch_deltas, self._store.stage, shard=config.shard, shards=config.shards)
+
+    def _changed(self) -> None:
+        if self._watcher is not None:
+            self._watcher.wake()
+
+    def _look(self) -> None:
+        """Bring what is served up to date with the cluster's directory. Each part is tried whatever others meet."""
+        problems = []
+        for part in (self._read_map, self._read_deltas, self._adopt, self._expire, self._serving.sync):
+            try:
+                part()
+            except ParamServerError as error:
+                problems.append(error)
+        if problems:
+            raise problems[0]
+
+    def _read_map(self) -> None:
+        path = self.config.cluster / MAP_FILE
+        try:
+            stat = path.stat()
+        except FileNotFoundError:
+            return
+        seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        if seen == self._map_seen:
+            return
+        found = ShardMap.read(path)
+        self._map_seen = seen
+        if len(found.shards) != self.config.shards:
+            raise ShardMapError(f"{path}: {len(found.shards)} shards in map version {found.version}, but this server "
+                                f"is configured as one of {self.config.shards}: it goes on with its old map")
+        self._map_version = found.version
+        self._server.set_place(found.version, self.config.shard, self.config.shards)
+
+    def _read_deltas(self) -> None:
+        if self._deltas is not None:
+            self._deltas.poll()
+
+    def _adopt(self) -> None:
+        self._store.adopt(self.config.cluster)
+
+    def _expire(self) -> None:
+        if time.monotonic() - self._expired_at >= _EXPIRE_S:
+            self._expired_at = time.monotonic()
+            self._store.expire()
+
+    def _tables(self) -> dict[int, dict[str, Any]]:
+        return {version: self._store.tables(version) for version in self._store.versions()}
+
+    def _upload_folder(self) -> Path:
+        """Where pushed deltas are written first: emptied by the store at every start."""
+        folder = self.config.directory / "incoming"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def _table_options(self, table: str, version: int) -> dict[str, Any]:
+        options = self.config.options_of(table)
+        return {**_plain_options(options), **self._tier(options, table, version)}
+
+    def _tier(self, options: TableConfig, table: str, version: int) -> dict[str, Any]:
+        if options.tier is None:
+            return {}
+        from paramserver.tier import Tier
+
+        folder = options.tier.directory or self.config.directory / "tiers"
+        folder = folder / f"{version}-{table}"
+        folder.mkdir(parents=True, exist_ok=True)
+        return {"tier": Tier(options.tier.ram_bytes_max, folder, cold_reads_max=options.tier.cold_reads_max,
+                             direct=options.tier.direct)}
+
+
+def _plain_options(options: TableConfig) -> dict[str, Any]:
+    """Options that differ from a table's defaults."""
+    plain = {"dtype": options.dtype, "ttl_s": options.ttl_s or None,
+             "admit_after": options.admit_after if options.admit_after > 1 else None}
+    return {name: value for name, value in plain.items() if value is not None}
+
+
+def _native_server(config: ServerConfig, control: Control, uploads: Path) -> Any:
+    limits, tls = config.limits, config.tls
+    host, _, port = config.listen.rpartition(":")
+    return native.ShardServer(
+        host=host, port=int(port),
+        certificate=tls.certificate.read_text() if tls else "", key=tls.key.read_text() if tls else "",
+        client_ca=tls.client_ca.read_text() if tls and tls.client_ca else "",
+        tokens=tokens_of(config.token_file), control_tokens=tokens_of(config.control_token_file),
+        bounds=(limits.lookups_max, limits.ids_in_flight_max, limits.stream_threads_max, limits.inline_ids_max),
+        streams_max=limits.streams_max, epoch_wait_ms=limits.epoch_wait_ms, upload_bytes_max=limits.upload_bytes_max,
+        upload_directory=str(uploads), control=control)
