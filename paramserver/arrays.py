@@ -1,13 +1,15 @@
 """Checks of every array that comes in from a caller: the native core trusts what has passed here."""
 
+import time
 from typing import Any
 
 import numpy as np
 
 from paramserver.errors import ArrayError, IdError, OptionError
 
-__all__ = ["DIM_MAX", "DTYPES", "POOLINGS", "ROWS_MAX", "as_default_row", "as_ids", "as_offsets", "as_rows",
-           "as_weights", "check_dtype", "check_options", "out_kind", "out_rows", "out_status", "pooling"]
+__all__ = ["DIM_MAX", "DTYPES", "POOLINGS", "ROWS_MAX", "as_deadline_ns", "as_default_row", "as_ids", "as_offsets",
+           "as_rows", "as_time_s", "as_weights", "check_dtype", "check_epoch", "check_lifetime", "check_options",
+           "out_kind", "out_rows", "out_status", "pooling"]
 
 #: How rows may be stored, in the order of Stored in csrc/row_format.h.
 DTYPES = ("f32", "f16", "bf16", "int8")
@@ -32,6 +34,42 @@ def check_dtype(dtype: str) -> None:
     """Raise OptionError unless dtype is one of DTYPES."""
     if dtype not in DTYPES:
         raise OptionError(f"dtype is {dtype!r}, expected one of {', '.join(DTYPES)}")
+
+
+def check_lifetime(base_sequence: int, ttl_s: float, admit_after: int) -> None:
+    """Raise OptionError unless base_sequence is an int64 of at least 0, ttl_s 0 (none) to 1e9 seconds and admit_after 1
+    to 1,000,000 deltas."""
+    for name, value, low, high in (("base_sequence", base_sequence, 0, 2**62), ("admit_after", admit_after, 1, 10**6)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
+            raise OptionError(f"{name} is {value!r}, expected an integer from {low} to {high}")
+    if isinstance(ttl_s, bool) or not isinstance(ttl_s, (int, float, np.number)) or not 0 <= ttl_s <= 1e9:
+        raise OptionError(f"ttl_s is {ttl_s!r}, expected seconds from 0 (none) to 1e9")
+
+
+def check_epoch(name: str, value: int) -> int:
+    """`value` as an int; OptionError unless it is an integer from 0 to 2**63 - 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value < 2**63:
+        raise OptionError(f"{name} is {value!r}, expected an integer from 0 to 2**63 - 1")
+    return int(value)
+
+
+def as_deadline_ns(deadline_s: float | None) -> int:
+    """The time of CLOCK_MONOTONIC in ns that is deadline_s seconds from now; the largest int64 for None. OptionError
+    for anything that is no number of seconds."""
+    if deadline_s is None:
+        return 2**63 - 1
+    if isinstance(deadline_s, bool) or not isinstance(deadline_s, (int, float, np.number)) or not deadline_s >= 0:
+        raise OptionError(f"deadline_s is {deadline_s!r}, expected seconds from now, 0 or more, or None")
+    return min(2**63 - 1, time.monotonic_ns() + int(min(deadline_s, 1e9) * 1e9))
+
+
+def as_time_s(time_s: float | None) -> int:
+    """Whole seconds since 1970, now for None; OptionError unless it fits into 32 bits."""
+    if time_s is None:
+        return int(time.time())
+    if isinstance(time_s, bool) or not isinstance(time_s, (int, float, np.number)) or not 0 <= time_s < 2**32:
+        raise OptionError(f"time_s is {time_s!r}, expected seconds since 1970")
+    return int(time_s)
 
 
 def pooling(mode: str) -> int:

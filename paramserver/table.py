@@ -8,44 +8,67 @@ from typing import Any, Self
 import numpy as np
 
 from paramserver import _core, arrays
+from paramserver.errors import EpochError
+from paramserver.status import RowStatus
 
 __all__ = ["Table", "TableStats"]
+
+_KINDS = ("absent", "ram", "base", "spill")
 
 
 @dataclass(frozen=True)
 class TableStats:
-    """A table's size at one moment."""
+    """A table's size at one moment, and what was asked of it."""
 
-    rows: int  #: live ids
+    rows: int  #: live ids after the newest delta applied, published or not
     rows_retired: int  #: superseded rows waiting until no reader can hold them
-    bytes: int  #: memory of index and rows, as far as ever used
+    rows_pending: int  #: ids that fewer than `admit_after` deltas have contained
+    bytes_index: int  #: memory of the index, and of old ones that a reader might still hold
+    bytes_rows: int  #: memory of rows as far as ever used, and of the list of free ones
+    bytes_undo: int  #: memory of what older epochs need beside it
+    bytes_peak: int  #: the most that all of it ever was, old and new index while growing included
     huge_pages: bool  #: the kernel accepted the advice to use 2 MiB pages for index and rows
     instruction_set: str  #: "scalar", "avx2" or "avx512"
+    lookups: int  #: calls of lookup and lookup_pooled
+    statuses: dict[str, int]  #: ids looked up, by the name of their RowStatus
+
+    @property
+    def bytes(self) -> int:
+        """Memory of index, rows and undo indexes, as far as ever used."""
+        return self.bytes_index + self.bytes_rows + self.bytes_undo
 
 
 class Table:
     """Rows of `dim` numbers by 64-bit id, in RAM. Any thread may read beside a writer; a reader sees each row whole,
     old or new, and never waits. Writers take turns. Calls release the GIL.
 
+    A table is filled with upsert and delete; from its first apply or publish on it takes deltas, one sequence after
+    another, which nobody sees until publish() shows them as an epoch.
+
     name: how the table is called in plans and messages. dim: 1 to 4096. dtype: how rows are stored, "f32", "f16",
     "bf16", or "int8" with a scale and a bias in each row.
     rows_hint: rows to make room for at once, so that a bulk load never grows the index. default_row: float32[dim], the
     row of unknown ids, zeros when None; it is rounded to the table's dtype. huge_pages: ask the kernel for 2 MiB pages.
     instruction_set: "scalar", "avx2" or "avx512"; None takes the environment's PARAMSERVER_ISA, else the CPU's widest:
-    results are the same bits with each.
+    results are the same bits with each. base_sequence: the sequence that the base state is; the first delta's is one
+    more. ttl_s: a row expires this many seconds after the time of the delta that wrote it, and is then unknown; 0:
+    never. base_time_s: when the base state was written, seconds since 1970, for ttl_s; None: now. admit_after: an id
+    that is new to the table is stored by the k-th delta that contains it, and `filtered` before.
     Raises OptionError, ArrayError, RowValueError, MemoryExhausted, InstructionSetError.
     """
 
     def __init__(self, name: str, dim: int, *, dtype: str = "f32", rows_hint: int = 0,
                  default_row: np.ndarray | Sequence[float] | None = None, huge_pages: bool = True,
-                 instruction_set: str | None = None) -> None:
+                 instruction_set: str | None = None, base_sequence: int = 0, ttl_s: float = 0.0,
+                 base_time_s: float | None = None, admit_after: int = 1) -> None:
         arrays.check_options(dim, dtype, rows_hint)
+        arrays.check_lifetime(base_sequence, ttl_s, admit_after)
         self._name = name
         self._dim = int(dim)
         self._dtype = dtype
         row = arrays.as_default_row(default_row, dim)
-        stored = arrays.DTYPES.index(dtype)
-        self._core = _core.Table(self._dim, stored, int(rows_hint), row, huge_pages, instruction_set)
+        self._core = _core.Table(self._dim, arrays.DTYPES.index(dtype), int(rows_hint), row, huge_pages, instruction_set,
+                                 int(base_sequence), float(ttl_s), arrays.as_time_s(base_time_s), int(admit_after))
 
     @property
     def name(self) -> str:
@@ -63,6 +86,11 @@ class Table:
         return self._dtype
 
     @property
+    def stored_row_bytes(self) -> int:
+        """Bytes of one stored row (csrc/row_format.h)."""
+        return self._core.row_bytes()
+
+    @property
     def default_row(self) -> np.ndarray:
         """The row of unknown ids, as stored: float32[dim], a copy."""
         row = np.empty(self._dim, np.float32)
@@ -70,11 +98,17 @@ class Table:
         return row
 
     @property
+    def sequence(self) -> int:
+        """The sequence of the newest delta applied, base_sequence before the first."""
+        return self._core.sequence()
+
+    @property
     def capsule(self) -> Any:
         """A new PyCapsule "paramserver.RowSource.2" (csrc/row_source.h), which keeps the table alive."""
         return self._core.capsule()
 
     def __len__(self) -> int:
+        """Live ids that a lookup without an epoch sees; those that expired count until sweep() frees them."""
         return len(self._core)
 
     def __repr__(self) -> str:
@@ -83,28 +117,69 @@ class Table:
     def upsert(self, ids: np.ndarray | Sequence[int], rows: np.ndarray) -> int:
         """Insert or replace rows float32[n, dim] of ids int64|uint64[n], each row at once for every reader; the last of
         equal ids wins. Returns how many ids were new. Raises IdError, ArrayError, RowValueError (NaN, infinity, too
-        large for the dtype) before anything is written, and MemoryExhausted with a part written."""
+        large for the dtype) before anything is written, EpochError once the table takes deltas, and MemoryExhausted with a
+        part written."""
         ids = arrays.as_ids(ids)
         return self._core.upsert(ids, arrays.as_rows(rows, ids.size, self._dim))
 
     def delete(self, ids: np.ndarray | Sequence[int]) -> int:
-        """Forget ids int64|uint64[n]; their memory is used again. Returns how many were here. Raises IdError."""
+        """Forget ids int64|uint64[n]; their memory is used again. Returns how many were here. Raises IdError, and
+        EpochError once the table takes deltas."""
         return self._core.delete(arrays.as_ids(ids))
 
+    def apply(self, sequence: int, ids: np.ndarray | Sequence[int], rows: np.ndarray,
+              deletes: np.ndarray | Sequence[int] = (), time_s: float | None = None,
+              after: int | None = None) -> None:
+        """Apply one delta, all or nothing: rows float32[n, dim] of ids int64|uint64[n], the last of equal ids winning,
+        then deletes int64|uint64[m]. Nobody sees it before an epoch of this sequence, or of a later one, is published.
+
+        sequence: one more than the table's. after: what the delta builds on when the sequences between were abandoned;
+        it must be the table's sequence. time_s: when it was written, seconds since 1970, None: now; rows never count as
+        older than those of the delta before. Raises EpochError (naming what is expected), IdError, ArrayError,
+        RowValueError, MemoryExhausted; the table is then as it was.
+        """
+        ids = arrays.as_ids(ids)
+        rows = arrays.as_rows(rows, ids.size, self._dim)
+        sequence = arrays.check_epoch("sequence", sequence)
+        after = sequence - 1 if after is None else arrays.check_epoch("after", after)
+        self._core.apply(sequence, after, ids, rows, arrays.as_ids(deletes), arrays.as_time_s(time_s))
+
+    def publish(self, epoch: int, sequence: int) -> None:
+        """Show the state after `sequence` as `epoch`, which must be newer than all before; from now on it is what a
+        lookup without an epoch sees. An older sequence that an epoch still holds is a rollback. The same epoch and
+        sequence again change nothing. Raises EpochError."""
+        self._core.publish(arrays.check_epoch("epoch", epoch), arrays.check_epoch("sequence", sequence))
+
+    def retire(self, epoch: int) -> None:
+        """Let go of an epoch that is not the newest; what only it could see is freed. Raises EpochError."""
+        self._core.retire(arrays.check_epoch("epoch", epoch))
+
+    def revert(self, sequence: int) -> None:
+        """Undo the deltas after `sequence`, none of which an epoch may show: the table's sequence is then this one.
+        Waits for lookups that run. Raises EpochError."""
+        self._core.revert(arrays.check_epoch("sequence", sequence))
+
+    def epochs(self) -> list[tuple[int, int]]:
+        """The epochs held, oldest first, each with its sequence."""
+        return self._core.epochs()
+
     def lookup(self, ids: np.ndarray | Sequence[int], out: np.ndarray | None = None,
-               status: np.ndarray | None = None) -> np.ndarray:
+               status: np.ndarray | None = None, epoch: int = 0, deadline_s: float | None = None) -> np.ndarray:
         """Rows of ids int64|uint64[n] into out[n, dim], float32 (a new one when None), float16 or bfloat16. An unknown
-        id gets the default row. `status` uint8[n] receives RowStatus values. Returns out. Raises IdError,
-        ArrayError."""
+        id gets the default row. `status` uint8[n] receives RowStatus values. epoch: 0 is the newest published, or the
+        base state before the first; every id of an epoch that is not held is UNAVAILABLE. deadline_s: seconds from now
+        after which ids are answered DEADLINE. Returns out. Raises IdError, ArrayError, OptionError."""
         ids = arrays.as_ids(ids)
         out = arrays.out_rows(out, ids.size, self._dim)
         status = arrays.out_status(status, ids.size)
-        self._core.lookup(ids, arrays.out_kind(out), out.view(np.uint8), status)
+        self._core.lookup(ids, arrays.out_kind(out), out.view(np.uint8), status, arrays.check_epoch("epoch", epoch),
+                          arrays.as_deadline_ns(deadline_s))
         return out
 
     def lookup_pooled(self, ids: np.ndarray | Sequence[int], offsets: np.ndarray, mode: str = "mean",
                       weights: np.ndarray | None = None, out: np.ndarray | None = None,
-                      status: np.ndarray | None = None) -> np.ndarray:
+                      status: np.ndarray | None = None, epoch: int = 0,
+                      deadline_s: float | None = None) -> np.ndarray:
         """Pool the rows of bag b, ids[offsets[b]:offsets[b + 1]], into out[b]: out is [bags, dim], as in lookup.
 
         offsets: int32[bags + 1]. mode: "sum", "mean" or "sqrtn". weights: float32[n] multiply the rows; mean divides by
@@ -118,16 +193,50 @@ class Table:
         weights = arrays.as_weights(weights, ids.size)
         out = arrays.out_rows(out, offsets.size - 1, self._dim)
         status = arrays.out_status(status, ids.size)
-        self._core.lookup_pooled(ids, offsets, kind, weights, arrays.out_kind(out), out.view(np.uint8), status)
+        self._core.lookup_pooled(ids, offsets, kind, weights, arrays.out_kind(out), out.view(np.uint8), status,
+                                 arrays.check_epoch("epoch", epoch), arrays.as_deadline_ns(deadline_s))
         return out
 
-    def ids(self) -> np.ndarray:
-        """The live ids, int64[len], ascending: a copy of one moment."""
-        return self._core.ids()
+    def lookup_stored(self, ids: np.ndarray | Sequence[int], epoch: int = 0,
+                      status: np.ndarray | None = None) -> np.ndarray:
+        """Rows of ids int64|uint64[n] as they are stored: uint8[n, stored_row_bytes], the default row for unknown ones.
+        `status` as in lookup. Raises IdError, ArrayError, EpochError for an epoch that is not held."""
+        ids = arrays.as_ids(ids)
+        status = np.empty(ids.size, np.uint8) if status is None else arrays.out_status(status, ids.size)
+        out = np.empty((ids.size, self.stored_row_bytes), np.uint8)
+        self._core.lookup_stored(ids, out, status, arrays.check_epoch("epoch", epoch))
+        if (status == RowStatus.UNAVAILABLE).any() or not (ids.size or epoch == 0 or self._core.holds(epoch)):
+            raise EpochError(f"the table does not hold epoch {epoch}: it holds {[e for e, _ in self.epochs()]}")
+        return out
+
+    def ids(self, epoch: int = 0) -> np.ndarray:
+        """The live ids at an epoch, int64[n], ascending: a copy of one moment. Raises EpochError."""
+        return self._core.ids(arrays.check_epoch("epoch", epoch))
+
+    def why(self, id: int, epoch: int = 0) -> dict[str, Any]:
+        """What is known of one id at an epoch, for people who ask why a lookup answered as it did:
+
+        kind: "ram", "base" or "spill" (where its row lies), "pending" or "absent"; place: the row or slot number;
+        sequence: of the delta that wrote this, base_sequence for the base state, None when nothing is known of it;
+        pending: how many deltas contained an id that is not admitted yet; time_s and expires_s: seconds since 1970,
+        None for a table without ttl_s. Raises IdError, EpochError.
+        """
+        epoch = arrays.check_epoch("epoch", epoch)
+        kind, place, sequence, pending, time_s, expires_s = self._core.why(int(arrays.as_ids([id])[0]), epoch)
+        known = kind != 0 or pending != 0
+        return {
+            "kind": "pending" if pending else _KINDS[kind],
+            "place": place if kind else None,
+            "sequence": sequence if known else None,
+            "pending": pending,
+            "time_s": time_s if known and expires_s else None,
+            "expires_s": expires_s if known and expires_s else None,
+        }
 
     def stats(self) -> TableStats:
-        """The table's size now."""
-        return TableStats(*self._core.stats())
+        """The table's size now, and what was asked of it."""
+        *rest, statuses = self._core.stats()
+        return TableStats(*rest, {one.name.lower(): statuses[one] for one in RowStatus})
 
     def save(self, path: str | Path) -> None:
         """Write the table to a Parquet file (see paramserver.parquet.save), which appears whole or not at all."""

@@ -2,8 +2,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <optional>
 #include <string>
@@ -50,23 +52,35 @@ const Kernels* kernels_named(const std::optional<std::string>& name) {
 
 std::shared_ptr<Table> make_table(std::uint32_t dim, int stored, std::uint64_t rows_hint,
                                   std::optional<Row> default_row, bool huge_pages,
-                                  const std::optional<std::string>& instruction_set) {
+                                  const std::optional<std::string>& instruction_set,
+                                  std::int64_t base_sequence, double ttl_s, std::uint32_t base_time_s,
+                                  std::uint64_t admit_after) {
   return std::make_shared<Table>(TableOptions{.dim = dim,
                                               .stored = static_cast<Stored>(stored),
                                               .rows_hint = rows_hint,
                                               .default_row = data_or_null(default_row),
                                               .huge_pages = huge_pages,
-                                              .kernels = kernels_named(instruction_set)});
+                                              .kernels = kernels_named(instruction_set),
+                                              .base_sequence = base_sequence,
+                                              .ttl_s = ttl_s,
+                                              .base_time_s = base_time_s,
+                                              .admit_after = admit_after});
 }
 
-nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> ids_array(const Table& table) {
+nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> ids_array(const Table& table, std::uint64_t epoch) {
   std::vector<std::int64_t>* ids;
   {
     nb::gil_scoped_release release;
-    ids = new std::vector<std::int64_t>(table.ids());
+    ids = new std::vector<std::int64_t>(table.ids(epoch));
   }
   nb::capsule owner(ids, [](void* p) noexcept { delete static_cast<std::vector<std::int64_t>*>(p); });
   return {ids->data(), {ids->size()}, owner};
+}
+
+nb::tuple story(const Table& table, std::int64_t id, std::uint64_t epoch) {
+  const IdStory s = table.why(id, epoch);
+  return nb::make_tuple(static_cast<int>(s.state.kind()), s.state.value(), s.sequence, s.state.deltas(), s.time_s,
+                        s.expires_s);
 }
 
 nb::capsule row_source(const Table& table) {
@@ -86,31 +100,58 @@ void translate(const std::exception_ptr& thrown, void*) {
 void bind_table(nb::module_& m) {
   nb::class_<Table>(m, "Table")
       .def(nb::new_(&make_table), "dim"_a, "stored"_a, "rows_hint"_a, "default_row"_a.none(), "huge_pages"_a,
-           "instruction_set"_a.none())
+           "instruction_set"_a.none(), "base_sequence"_a, "ttl_s"_a, "base_time_s"_a, "admit_after"_a)
       .def("__len__", &Table::size)
       .def("upsert", [](Table& t, Ids ids, Rows rows) { return t.upsert(ids.data(), rows.data(), ids.size()); },
            "ids"_a.noconvert(), "rows"_a.noconvert(), Release())
       .def("delete", [](Table& t, Ids ids) { return t.erase(ids.data(), ids.size()); }, "ids"_a.noconvert(), Release())
-      .def("lookup",
-           [](const Table& t, Ids ids, int out_type, OutBytes out, std::optional<Statuses> status) {
-             t.lookup({}, ids.data(), ids.size(), static_cast<RowType>(out_type), out.data(), statuses(status));
+      .def("apply",
+           [](Table& t, std::int64_t sequence, std::int64_t after, Ids ids, Rows rows, Ids deletes,
+              std::uint32_t time_s) {
+             t.apply(sequence, after, ids.data(), rows.data(), ids.size(), deletes.data(), deletes.size(), time_s);
            },
-           "ids"_a.noconvert(), "out_type"_a, "out"_a.noconvert(), "status"_a.noconvert().none(), Release())
+           "sequence"_a, "after"_a, "ids"_a.noconvert(), "rows"_a.noconvert(), "deletes"_a.noconvert(), "time_s"_a,
+           Release())
+      .def("publish", &Table::publish, "epoch"_a, "sequence"_a, Release())
+      .def("retire", &Table::retire, "epoch"_a, Release())
+      .def("revert", &Table::revert, "sequence"_a, Release())
+      .def("sequence", &Table::sequence, Release())
+      .def("epochs", &Table::epochs, Release())
+      .def("holds", &Table::holds, "epoch"_a)
+      .def("lookup",
+           [](const Table& t, Ids ids, int out_type, OutBytes out, std::optional<Statuses> status,
+              std::uint64_t epoch, std::int64_t deadline_ns) {
+             t.lookup({epoch, deadline_ns}, ids.data(), ids.size(), static_cast<RowType>(out_type), out.data(),
+                      statuses(status));
+           },
+           "ids"_a.noconvert(), "out_type"_a, "out"_a.noconvert(), "status"_a.noconvert().none(), "epoch"_a,
+           "deadline_ns"_a, Release())
       .def("lookup_pooled",
            [](const Table& t, Ids ids, Offsets offsets, int mode, std::optional<Weights> weights, int out_type,
-              OutBytes out, std::optional<Statuses> status) {
+              OutBytes out, std::optional<Statuses> status, std::uint64_t epoch, std::int64_t deadline_ns) {
              check_bags(offsets.data(), offsets.size() - 1, ids.size());
-             t.lookup_pooled({}, ids.data(), offsets.data(), offsets.size() - 1, static_cast<Pooling>(mode),
-                             data_or_null(weights), static_cast<RowType>(out_type), out.data(), statuses(status));
+             t.lookup_pooled({epoch, deadline_ns}, ids.data(), offsets.data(), offsets.size() - 1,
+                             static_cast<Pooling>(mode), data_or_null(weights), static_cast<RowType>(out_type),
+                             out.data(), statuses(status));
            },
            "ids"_a.noconvert(), "offsets"_a.noconvert(), "mode"_a, "weights"_a.noconvert().none(), "out_type"_a,
-           "out"_a.noconvert(), "status"_a.noconvert().none(), Release())
-      .def("ids", &ids_array)
+           "out"_a.noconvert(), "status"_a.noconvert().none(), "epoch"_a, "deadline_ns"_a, Release())
+      .def("lookup_stored",
+           [](const Table& t, Ids ids, OutBytes out, std::optional<Statuses> status, std::uint64_t epoch) {
+             t.lookup_stored({.epoch = epoch}, ids.data(), ids.size(), reinterpret_cast<std::byte*>(out.data()),
+                             statuses(status));
+           },
+           "ids"_a.noconvert(), "out"_a.noconvert(), "status"_a.noconvert().none(), "epoch"_a, Release())
+      .def("row_bytes", &Table::row_bytes)
+      .def("ids", &ids_array, "epoch"_a)
+      .def("why", &story, "id"_a, "epoch"_a)
       .def("default_row", [](const Table& t, OutRow out) { t.default_row(out.data()); }, "out"_a.noconvert())
       .def("capsule", &row_source)
       .def("stats", [](const Table& t) {
         const TableStats s = t.stats();
-        return nb::make_tuple(s.rows, s.rows_retired, s.bytes, s.huge_pages, s.instruction_set);
+        const std::vector<std::uint64_t> statuses(s.statuses.begin(), s.statuses.end());
+        return nb::make_tuple(s.rows, s.rows_retired, s.rows_pending, s.bytes_index, s.bytes_rows, s.bytes_undo,
+                              s.bytes_peak, s.huge_pages, s.instruction_set, s.lookups, statuses);
       });
 }
 

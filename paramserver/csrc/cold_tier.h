@@ -1,8 +1,8 @@
 // What a Table asks of the tier below it: to read rows that are not in RAM, and to keep RAM within its budget.
 //
-// A table without a tier never comes here. With one, a lookup takes three steps over up to kColdVisitIds ids: find every
-// id's state; hand the cold ones (kinds base and spill) to read() in one batch; copy or pool all rows in the order of
-// the ids. Rows in RAM that it met go to touched() in one call.
+// A table without a tier never comes here. With one, a lookup takes three steps over up to kColdVisitIds ids: find the
+// state of every id; hand the cold ones (kinds base and spill) to read() in one batch; copy or pool all rows in the
+// order of the ids. Rows in RAM that it met go to touched() in one call.
 //
 // Thread-safety: the reader's side from any thread, several at once, beside the writer's side. The writer's side is
 // called with the table's writer lock held, so it never runs twice at once; it moves rows with Table::move_out and
@@ -35,7 +35,11 @@ struct ColdRead {
 
 // A lookup's own memory for cold rows, used again from batch to batch of one call.
 struct ColdScratch {
-  std::vector<std::byte> bytes;
+  std::vector<const std::byte*> rows;  // the table's: the row of each id of a batch
+  std::vector<RowNumber> touched;      // the table's: rows in RAM that a batch has met
+  std::vector<ColdRead> reads;         // the table's: the cold rows of a batch
+  std::vector<std::uint32_t> places;   // the table's: which ids of the batch they belong to
+  std::vector<std::byte> bytes;        // the tier's, and all below
   std::size_t reads_left = 0;  // set by begin(); read() takes from it and answers kDeadline once it is 0
   void* tier = nullptr;        // whatever the tier keeps between two batches of one call
 };

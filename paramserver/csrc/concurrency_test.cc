@@ -99,9 +99,9 @@ void readers_beside_a_writer() {
   // Whatever the readers held up comes back into use once they are gone: further versions write 14 MB of rows, and take
   // no new memory but for what the index grows and shrinks by.
   for (int version = 1; version <= 4; ++version) write(table, kVersions + version);
-  const std::uint64_t bytes = table.stats().bytes;
+  const std::uint64_t bytes = table.stats().bytes();
   for (int version = 5; version <= 40; ++version) write(table, kVersions + version);
-  CHECK(table.stats().bytes < bytes + (std::uint64_t{1} << 20));
+  CHECK(table.stats().bytes() < bytes + (std::uint64_t{1} << 20));
 }
 
 }  // namespace

@@ -34,6 +34,13 @@ class RowValueError final : public Error {
   const char* python_name() const noexcept override { return "RowValueError"; }
 };
 
+// The caller's fault: an epoch or a sequence that the table cannot take, or no longer holds.
+class EpochError final : public Error {
+ public:
+  using Error::Error;
+  const char* python_name() const noexcept override { return "EpochError"; }
+};
+
 // Operating fault: the system gave no memory.
 class MemoryExhausted final : public Error {
  public:

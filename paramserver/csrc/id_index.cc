@@ -1,29 +1,33 @@
 #include "paramserver/csrc/id_index.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace paramserver {
+namespace {
 
-IdIndex::IdIndex(std::uint64_t rows, bool huge_pages)
-    : lines_(std::max<std::uint64_t>(16, rows * 5 / (2 * kLineSlots) + 1)),
-      region_(lines_ * kLineSlots * sizeof(Slot), huge_pages) {}
+constexpr std::uint64_t kLinesMin = 16;
 
-IdIndex::Slot& IdIndex::place(std::int64_t id) noexcept {
-  Slot* slot = slots() + kLineSlots * home_line(id, lines_);
-  for (;;) {
-    if (slot->state.load(std::memory_order_relaxed) == kEmpty || slot->id.load(std::memory_order_relaxed) == id) {
-      return *slot;
-    }
-    if (++slot == end()) slot = slots();
-  }
+// Lines that hold `rows` ids with 7 slots in 10 taken.
+std::uint64_t lines_for(std::uint64_t rows) {
+  return std::max<std::uint64_t>(kLinesMin, rows * 10 / (7 * IndexView::kLineSlots) + 1);
 }
 
-void IdIndex::insert_live(const IdIndex& other) noexcept {
-  for (const Slot* slot = other.begin(); slot != other.end(); ++slot) {
-    const std::uint64_t state = slot->state.load(std::memory_order_relaxed);
-    if (state < kFirstRow) continue;
-    const std::int64_t id = slot->id.load(std::memory_order_relaxed);
-    insert(place(id), id, state - kFirstRow);
+}  // namespace
+
+IdIndex::IdIndex(std::uint64_t rows, bool huge_pages, std::shared_ptr<Memory> memory)
+    : lines_(lines_for(rows)),
+      region_(lines_ * IndexView::kLineSlots * sizeof(IndexSlot), huge_pages, std::move(memory)) {}
+
+IndexSlot& IdIndex::place(std::int64_t id) noexcept {
+  IndexSlot* const begin = slots();
+  IndexSlot* const end = begin + capacity();
+  IndexSlot* slot = begin + IndexView::kLineSlots * home_line(id, lines_);
+  for (;;) {
+    if (slot->state.load(std::memory_order_relaxed) == 0 || slot->id.load(std::memory_order_relaxed) == id) {
+      return *slot;
+    }
+    if (++slot == end) slot = begin;
   }
 }
 

@@ -1,19 +1,16 @@
 #include "paramserver/csrc/quiescence.h"
 
 namespace paramserver {
-namespace {
 
-std::size_t next_thread() noexcept {
+std::size_t thread_number() noexcept {
   static std::atomic<std::size_t> threads{0};
-  return threads.fetch_add(1, std::memory_order_relaxed);
+  static thread_local const std::size_t number = threads.fetch_add(1, std::memory_order_relaxed);
+  return number;
 }
 
-}  // namespace
-
 std::atomic<std::int64_t>& ReaderGate::enter() const noexcept {
-  static thread_local const std::size_t stripe = next_thread() % kStripes;
   const std::uint64_t turn = turn_.load(std::memory_order_relaxed);
-  std::atomic<std::int64_t>& count = stripes_[stripe].readers[turn & 1];
+  std::atomic<std::int64_t>& count = stripes_[thread_number() % kStripes].readers[turn & 1];
   // Sequentially consistent: either the writer's later look at this counter sees the reader, or the reader's later
   // loads see what the writer unpublished before that look.
   count.fetch_add(1, std::memory_order_seq_cst);

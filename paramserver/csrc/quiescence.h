@@ -19,6 +19,9 @@
 
 namespace paramserver {
 
+// A small number of this thread's own, for choosing among striped counters.
+std::size_t thread_number() noexcept;
+
 class ReaderGate {
  public:
   // Holds the gate open for reading while it lives. Must not outlive the gate.

@@ -3,15 +3,15 @@
 //   bit 63        40 39   38 37                        0
 //      | version:24 | kind:2 |          value:38          |
 //
-//   kind 0, special: value 0 in a word of 0 is an empty slot; value 1 an absent id; value k + 1 an id that k deltas have
-//                    contained and that is not admitted yet
+//   kind 0, special: value 0 in a word of 0 is an empty slot; value 1 an absent id; value k + 1 an id that k deltas
+//                    have contained and that is not admitted yet
 //   kind 1, RAM:     value is a row number of the RowStore
 //   kind 2, base:    value is a slot number of the base slot file (the immutable snapshot)
 //   kind 3, spill:   value is a slot number of the spill file (scratch)
 //
-// Versions say which delta wrote the word: kBaseVersion for the base state, kBaseVersion + k for the k-th sequence after
-// it, and the versions below kBaseVersion for base rows of a table with a time to live, by age, the oldest first. So
-// both "not yet visible at this epoch" and "expired" are one comparison of the version with the ends of a range.
+// Versions say which delta wrote the word: kBaseVersion for the base state, kBaseVersion + k for the k-th sequence
+// after it, and the versions below kBaseVersion for base rows of a table with a time to live, by age, the oldest first.
+// So both "not yet visible at this epoch" and "expired" are one comparison of the version with the ends of a range.
 // Thread-safety: plain values.
 #pragma once
 

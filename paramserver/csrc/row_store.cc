@@ -1,26 +1,25 @@
 #include "paramserver/csrc/row_store.h"
 
 #include <algorithm>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "paramserver/csrc/error.h"
 
 namespace paramserver {
 namespace {
 
-constexpr std::size_t kPrefetchBytesMax = 512;
-
-int shift_of(std::uint64_t rows_hint, std::size_t row_bytes) {
+std::uint32_t shift_of(std::uint64_t rows_hint, std::size_t row_bytes) {
   const std::uint64_t one_huge_page = std::max<std::uint64_t>(16, kHugePageBytes / row_bytes);
-  return std::bit_width(std::max(rows_hint, one_huge_page) - 1);
+  return static_cast<std::uint32_t>(std::bit_width(std::max(rows_hint, one_huge_page) - 1));
 }
 
 }  // namespace
 
-RowStore::RowStore(std::size_t row_bytes, std::uint64_t rows_hint, bool huge_pages)
-    : row_bytes_(row_bytes),
-      prefetch_bytes_(std::min(row_bytes, kPrefetchBytesMax)),
-      tail_(row_bytes % 64 != 0),
-      first_shift_(shift_of(rows_hint, row_bytes)),
-      first_rows_(RowNumber{1} << first_shift_),
-      huge_pages_(huge_pages) {
+RowStore::RowStore(TableState& state, std::uint64_t rows_hint, bool huge_pages, std::shared_ptr<Memory> memory)
+    : state_(state), huge_pages_(huge_pages), memory_(std::move(memory)) {
+  state_.first_shift = shift_of(rows_hint, state.row_bytes);
   add_segment();
 }
 
@@ -36,10 +35,14 @@ RowNumber RowStore::allocate() {
 
 void RowStore::add_segment() {
   const std::size_t k = regions_.size();
-  const RowNumber rows = k == 0 ? first_rows_ : first_rows_ << (k - 1);
-  regions_.emplace_back(rows * row_bytes_, huge_pages_);
-  segments_[k].store(regions_.back().data(), std::memory_order_release);
-  if (k == 0) first_ = regions_.back().data();
+  const RowNumber first = RowNumber{1} << state_.first_shift;
+  const RowNumber rows = k == 0 ? first : first << (k - 1);
+  if (end_ + rows > kValueMax + 1) {
+    throw MemoryExhausted("a table holds at most " + std::to_string(kValueMax + 1) +
+                          " rows: lower rows_hint, or spread it over shards");
+  }
+  regions_.emplace_back(rows * state_.row_bytes, huge_pages_, memory_);
+  state_.segments[k].store(regions_.back().offset(), std::memory_order_release);
   end_ += rows;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <string>
 #include <thread>
 
@@ -10,15 +11,13 @@
 namespace paramserver {
 namespace {
 
+constexpr double kTtlMax_s = 1e9;
+constexpr std::uint64_t kAdmitAfterMax = 1'000'000;
 // Ids whose slots are fetched ahead of a writer.
 constexpr std::size_t kWriteGroup = 32;
-// A writer looks for reclaimable rows after this many ids, so that one large update does not double the table.
+// A writer looks for reclaimable rows after this many ids, so that one large update does not double the table, and
+// leaves the CPU to whoever waits for it.
 constexpr std::size_t kReclaimEvery = 4096;
-// With this many superseded rows more than live ones, a writer gives way to the readers that hold them up. They may
-// be off the CPU in the middle of a visit, and every write until they are back on it would take new memory.
-constexpr std::size_t kRetiredSlack = std::size_t{1} << 14;
-// The longest that one write gives way, in turns of the scheduler: a reader that never comes back stops nobody.
-constexpr int kYieldsMax = 64;
 
 std::uint32_t checked_dim(const TableOptions& options) {
   if (options.dim < 1 || options.dim > kDimMax) {
@@ -28,30 +27,57 @@ std::uint32_t checked_dim(const TableOptions& options) {
     throw OptionError("rows_hint is " + std::to_string(options.rows_hint) + ", expected at most " +
                       std::to_string(kRowsMax));
   }
+  if (!(options.ttl_s >= 0.0) || options.ttl_s > kTtlMax_s) {
+    throw OptionError("ttl_s is " + std::to_string(options.ttl_s) + ", expected 0 (none) to " +
+                      std::to_string(kTtlMax_s));
+  }
+  if (options.admit_after < 1 || options.admit_after > kAdmitAfterMax) {
+    throw OptionError("admit_after is " + std::to_string(options.admit_after) + ", expected 1 to " +
+                      std::to_string(kAdmitAfterMax));
+  }
   return options.dim;
 }
 
 }  // namespace
 
-Table::Table(const TableOptions& options)
+Table::Table(TableOptions options)
     : dim_(checked_dim(options)),
       stored_(options.stored),
       huge_pages_(options.huge_pages),
       rows_hint_(options.rows_hint),
+      base_sequence_(options.base_sequence),
+      ttl_s_(options.ttl_s),
+      admit_after_(options.admit_after),
       kernels_(options.kernels == nullptr ? kernels() : *options.kernels),
-      rows_(stored_row_bytes(stored_, dim_), options.rows_hint, options.huge_pages),
-      default_row_(stored_row_bytes(stored_, dim_)),
-      owned_index_(std::make_unique<IdIndex>(options.rows_hint, options.huge_pages)) {
+      memory_(options.memory == nullptr ? anonymous_memory() : std::move(options.memory)),
+      state_region_(sizeof(TableState) + stored_row_bytes(stored_, dim_), false, memory_),
+      state_(*new (state_region_.data()) TableState),
+      rows_((state_.row_bytes = static_cast<std::uint32_t>(stored_row_bytes(stored_, dim_)), state_), options.rows_hint,
+            options.huge_pages, memory_),
+      tier_(std::move(options.tier)),
+      reader_(state_, memory_->base(), kernels_, tier_.get()),
+      index_(std::make_unique<IdIndex>(options.rows_hint, options.huge_pages, memory_)) {
+  state_.dim = dim_;
+  state_.stored = stored_;
+  state_.ttl_s = ttl_s_;
+  state_.default_row = state_region_.offset() + sizeof(TableState);
   if (options.default_row != nullptr) {
     if (!row_fits(stored_, options.default_row, dim_)) {
       throw RowValueError("default_row: " + row_fault(stored_, options.default_row, dim_));
     }
-    kernels_.store(stored_, options.default_row, dim_, default_row_.data());
+    encode(options.default_row, state_region_.data() + sizeof(TableState));
   }
-  index_.store(owned_index_.get(), std::memory_order_seq_cst);
+  applied_.push_back({base_sequence_, kBaseVersion, 0});
+  if (keeps_times()) set_base_times(options.base_time_s);
+  enforce_directory();
+  note_peak();
 }
 
-Table::~Table() = default;
+Table::~Table() {
+  if (tier_ != nullptr) tier_->stop();
+}
+
+void Table::encode(const float* row, std::byte* to) const noexcept { kernels_.store(stored_, row, dim_, to); }
 
 void Table::check_rows(const std::int64_t* ids, const float* rows, std::size_t n) const {
   for (std::size_t i = 0; i < n; ++i) {
@@ -62,124 +88,137 @@ void Table::check_rows(const std::int64_t* ids, const float* rows, std::size_t n
   }
 }
 
+void Table::check_takes_upserts() const {
+  if (!base_closed_) return;
+  throw EpochError("this table takes deltas: it is at sequence " + std::to_string(applied_.back().sequence) + " with " +
+                   std::to_string(epochs_.size()) + " epochs; use apply instead of upsert and delete");
+}
+
 std::uint64_t Table::upsert(const std::int64_t* ids, const float* rows, std::size_t n) {
   check_rows(ids, rows, n);
   std::lock_guard<std::mutex> lock(writer_);
-  std::uint64_t added = 0;
-  for (std::size_t first = 0; first < n; first += kWriteGroup) {
-    if (first % kReclaimEvery == 0) reclaim();
-    const std::size_t end = std::min(n, first + kWriteGroup);
-    for (std::size_t i = first; i < end; ++i) __builtin_prefetch(owned_index_->home(ids[i]), 1);
-    for (std::size_t i = first; i < end; ++i) added += put(ids[i], rows + i * dim_);
+  check_takes_upserts();
+  const std::uint64_t before = live_;
+  reclaim();
+  try {
+    write_rows({kBaseVersion, nullptr, 0, 1}, ids, rows, n);
+  } catch (...) {
+    show_rows();
+    throw;
   }
-  return added;
+  show_rows();
+  note_peak();
+  return live_ - before;
 }
 
 std::uint64_t Table::erase(const std::int64_t* ids, std::size_t n) {
   std::lock_guard<std::mutex> lock(writer_);
-  std::uint64_t removed = 0;
-  for (std::size_t first = 0; first < n; first += kWriteGroup) {
-    if (first % kReclaimEvery == 0) reclaim();
-    const std::size_t end = std::min(n, first + kWriteGroup);
-    for (std::size_t i = first; i < end; ++i) __builtin_prefetch(owned_index_->home(ids[i]), 1);
-    for (std::size_t i = first; i < end; ++i) removed += remove(ids[i]);
-  }
-  // Deleted slots lengthen every probe for an unknown id; an index of mostly deleted ones is built anew. Building reads
+  check_takes_upserts();
+  const std::uint64_t before = live_;
+  reclaim();
+  write_deletes({kBaseVersion, nullptr, 0, 1}, ids, n);
+  show_rows();
+  // Absent ids lengthen every probe for an unknown one; an index of mostly absent ones is built anew. Building reads
   // the whole index, so an index that is nearly empty (a large rows_hint) is left alone: its probes are short.
-  const std::uint64_t taken = owned_index_->taken();
-  if (taken > 1024 && taken / 4 > size() && taken > owned_index_->capacity() / 8) rebuild(size());
-  return removed;
+  const std::uint64_t taken = index_->taken();
+  if (taken > 1024 && taken / 4 > live_ && taken > index_->capacity() / 8) rebuild(0);
+  return before - live_;
 }
 
-bool Table::put(std::int64_t id, const float* row) {
-  if (owned_index_->taken() >= owned_index_->taken_max()) rebuild(size() * 2);
-  IdIndex::Slot& slot = owned_index_->place(id);
-  const std::uint64_t state = slot.state.load(std::memory_order_relaxed);
-#ifdef PARAMSERVER_BROKEN_UPDATE_IN_PLACE
-  // Only the test that proves the concurrency test can fail is built with this: it overwrites what readers read.
-  const RowNumber number = state >= IdIndex::kFirstRow ? state - IdIndex::kFirstRow : rows_.allocate();
-#else
-  const RowNumber number = rows_.allocate();
-#endif
-  kernels_.store(stored_, row, dim_, rows_.at(number));
-  const bool added = state < IdIndex::kFirstRow;
-  if (!added && state - IdIndex::kFirstRow != number) retire(state - IdIndex::kFirstRow);
-  if (state == IdIndex::kEmpty) {
-    owned_index_->insert(slot, id, number);
-  } else {
-    slot.state.store(number + IdIndex::kFirstRow, std::memory_order_seq_cst);
-  }
-  if (added) live_.store(size() + 1, std::memory_order_relaxed);
-  return added;
-}
-
-bool Table::remove(std::int64_t id) {
-  IdIndex::Slot& slot = owned_index_->place(id);
-  const std::uint64_t state = slot.state.load(std::memory_order_relaxed);
-  if (state < IdIndex::kFirstRow) return false;
-  retire(state - IdIndex::kFirstRow);
-  slot.state.store(IdIndex::kDeleted, std::memory_order_seq_cst);
-  live_.store(size() - 1, std::memory_order_relaxed);
-  return true;
-}
-
-// Queues a row that the caller unpublishes next. The queue grows first, because growing may fail and a publication
-// cannot be taken back; only the caller moves the turn on, so it is the same before and after.
-void Table::retire(RowNumber row) { retired_rows_.push_back({row, gate_.turn()}); }
-
-void Table::rebuild(std::uint64_t rows) {
-  auto next = std::make_unique<IdIndex>(std::max(rows, rows_hint_), huge_pages_);
-  next->insert_live(*owned_index_);
-  RetiredIndex& retired = retired_indexes_.emplace_back();  // may fail, so it comes before readers see the new index
-  index_.store(next.get(), std::memory_order_seq_cst);
-  retired = {std::move(owned_index_), gate_.turn()};
-  owned_index_ = std::move(next);
-}
-
-void Table::reclaim() {
-  if (retired_rows_.empty() && retired_indexes_.empty()) return;
-  reclaim_quiet();
-  for (int i = 0; i < kYieldsMax && retired_rows_.size() > size() + kRetiredSlack; ++i) {
-    std::this_thread::yield();
-    reclaim_quiet();
+void Table::write_rows(const Batch& batch, const std::int64_t* ids, const float* rows, std::size_t n) {
+  for (std::size_t first = 0; first < n; first += kWriteGroup) {
+    if (first % kReclaimEvery == 0) make_room(std::min(kReclaimEvery, n - first));
+    const std::size_t end = std::min(n, first + kWriteGroup);
+    for (std::size_t i = first; i < end; ++i) __builtin_prefetch(index_->view().home(ids[i]), 1);
+    for (std::size_t i = first; i < end; ++i) put(batch, ids[i], rows + i * dim_);
   }
 }
 
-void Table::reclaim_quiet() {
-  gate_.try_advance();
-  const auto quiet = [now = gate_.turn()](std::uint64_t turn) { return turn + ReaderGate::kTurnsToQuiet <= now; };
-  for (; !retired_rows_.empty() && quiet(retired_rows_.front().turn); retired_rows_.pop_front()) {
-    rows_.release(retired_rows_.front().row);
-  }
-  while (!retired_indexes_.empty() && quiet(retired_indexes_.front().turn)) retired_indexes_.pop_front();
-}
-
-std::vector<std::int64_t> Table::ids() const {
-  std::vector<std::int64_t> ids;
-  {
-    std::lock_guard<std::mutex> lock(writer_);
-    ids.reserve(size());
-    for (const IdIndex::Slot& slot : *owned_index_) {
-      if (slot.state.load(std::memory_order_relaxed) < IdIndex::kFirstRow) continue;
-      ids.push_back(slot.id.load(std::memory_order_relaxed));
+void Table::write_deletes(const Batch& batch, const std::int64_t* ids, std::size_t n) {
+  for (std::size_t first = 0; first < n; first += kWriteGroup) {
+    if (first % kReclaimEvery == 0) reclaim_rows();
+    const std::size_t end = std::min(n, first + kWriteGroup);
+    for (std::size_t i = first; i < end; ++i) __builtin_prefetch(index_->view().home(ids[i]), 1);
+    for (std::size_t i = first; i < end; ++i) {
+      IndexSlot& slot = index_->place(ids[i]);
+      const RowState state{slot.state.load(std::memory_order_relaxed)};
+      // An id that is pending is forgotten too: the deltas that contained it are counted from the start.
+      if (state.live() || state.deltas() != 0) change(batch, slot, ids[i], RowState::absent(batch.version));
     }
   }
-  std::sort(ids.begin(), ids.end());
-  return ids;
+}
+
+// What an id's state means to a delta of this time: an expired row is as good as none.
+RowState Table::current(RowState state, std::uint32_t time_s) const noexcept {
+  if (!keeps_times() || state.empty() || time_s == 0) return state;
+  const bool expired = written_s(state.version()) + ttl_s_ <= static_cast<double>(time_s);
+  return expired ? RowState::absent(state.version()) : state;
+}
+
+void Table::put(const Batch& batch, std::int64_t id, const float* row) {
+  IndexSlot& slot = index_->place(id);
+  const RowState old{slot.state.load(std::memory_order_relaxed)};
+  const RowState before = current(old, batch.time_s);
+  if (!before.live() && batch.admit_after > 1) {
+    // The same delta counts once, however often it contains the id.
+    if (before.deltas() != 0 && before.version() == batch.version) return;
+    const std::uint64_t deltas = before.deltas() + 1;
+    if (deltas < batch.admit_after) return change(batch, slot, id, RowState::pending(deltas, batch.version));
+  }
+#ifdef PARAMSERVER_BROKEN_UPDATE_IN_PLACE
+  // Only the test that proves the concurrency test can fail is built with this: it overwrites what readers read.
+  if (old.kind() == RowKind::kRam) return encode(row, rows_.at(old.value()));
+#endif
+  const RowNumber number = rows_.allocate();
+  encode(row, rows_.at(number));
+  const RowState now = RowState::of(RowKind::kRam, number, batch.version);
+  change(batch, slot, id, now);
+  if (tier_ != nullptr) tier_->placed(number, id, now, {});
+}
+
+// Gives an id a new state. The old one goes to the undo index first, so that a reader who sees the new one finds it; an
+// old state that nobody may ask for any more is queued for reclaiming, also first, because a queue may fail to grow and
+// a publication cannot be taken back.
+void Table::change(const Batch& batch, IndexSlot& slot, std::int64_t id, RowState to) {
+  const RowState old{slot.state.load(std::memory_order_relaxed)};
+  if (batch.undo != nullptr && (old.empty() || old.version() < batch.version)) {
+    batch.undo->insert(batch.undo->place(id), id, old.empty() ? RowState::absent(0) : old);
+  } else {
+    retire_state(old);
+  }
+  live_ += static_cast<std::uint64_t>(to.live()) - static_cast<std::uint64_t>(old.live());
+  pending_ += static_cast<std::uint64_t>(to.deltas() != 0) - static_cast<std::uint64_t>(old.deltas() != 0);
+  if (old.empty()) {
+    index_->insert(slot, id, to);
+  } else {
+    slot.state.store(to.word, std::memory_order_seq_cst);
+  }
+}
+
+std::uint64_t Table::epoch() const noexcept {
+  const ReaderGate::Visit visit(state_.gate);
+  return TableView(state_, memory_->base(), 0).epoch();
+}
+
+void Table::lookup(const LookupContext& context, const std::int64_t* ids, std::size_t n, RowType out_type, void* out,
+                   RowStatus* status) const noexcept {
+  reader_.lookup(context, ids, n, out_type, out, status);
+}
+
+void Table::lookup_pooled(const LookupContext& context, const std::int64_t* ids, const std::int32_t* offsets,
+                          std::size_t bags, Pooling mode, const float* weights, RowType out_type, void* out,
+                          RowStatus* status) const noexcept {
+  reader_.lookup_pooled(context, ids, offsets, bags, mode, weights, out_type, out, status);
+}
+
+void Table::lookup_stored(const LookupContext& context, const std::int64_t* ids, std::size_t n, std::byte* out,
+                          RowStatus* status) const noexcept {
+  reader_.lookup_stored(context, ids, n, out, status);
 }
 
 void Table::default_row(float* out) const noexcept {
-  const std::byte* row = default_row_.data();
+  const std::byte* row = reader_.default_row();
   kernels_.copy[static_cast<int>(stored_)][0](&row, 1, dim_, out);
-}
-
-TableStats Table::stats() const {
-  std::lock_guard<std::mutex> lock(writer_);
-  return {.rows = size(),
-          .rows_retired = retired_rows_.size(),
-          .bytes = owned_index_->region().bytes() + rows_.bytes_touched(),
-          .huge_pages = owned_index_->region().huge() && rows_.huge(),
-          .instruction_set = kernels_.name};
 }
 
 }  // namespace paramserver

@@ -1,8 +1,10 @@
-// An embedding table in RAM: ids of 64 bits to rows of `dim` numbers, read by any number of threads beside one writer.
+// An embedding table: ids of 64 bits to rows of `dim` numbers, read by any number of threads beside one writer.
 //
-// An update writes a fresh row and publishes its number with one store, so a reader sees the old row or the new one,
-// whole. Old rows and old indexes are reclaimed when ReaderGate says that no reader can hold them. Readers take no lock
-// and never wait; writers take turns on a mutex, and give way for a moment to readers that hold up many old rows.
+// A write puts a fresh row in memory and publishes its number with one store, so a reader sees the old row or the new
+// one, whole. Deltas are applied one after another, are seen by nobody until an epoch shows them, and can be undone
+// while no epoch does (table_state.h says how versions of rows lie beside each other). Old rows, indexes and undo
+// indexes are reclaimed when ReaderGate says that no reader can hold them. Readers take no lock and never wait; writers
+// take turns on a mutex, and give way for a moment to readers that hold up many old rows.
 // Ownership: make it with std::make_shared; whoever holds a RowSource capsule keeps it alive.
 #pragma once
 
@@ -12,15 +14,18 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <utility>
 #include <vector>
 
-#include "paramserver/csrc/bag_writer.h"
 #include "paramserver/csrc/cold_tier.h"
+#include "paramserver/csrc/error.h"
 #include "paramserver/csrc/id_index.h"
 #include "paramserver/csrc/kernels.h"
-#include "paramserver/csrc/quiescence.h"
 #include "paramserver/csrc/row_source.h"
 #include "paramserver/csrc/row_store.h"
+#include "paramserver/csrc/table_reader.h"
+#include "paramserver/csrc/table_state.h"
 
 namespace paramserver {
 
@@ -33,81 +38,199 @@ struct TableOptions {
   const float* default_row = nullptr;  // [dim], copied; null: zeros
   bool huge_pages = true;              // ask the kernel for 2 MiB pages
   const Kernels* kernels = nullptr;    // null: the process's choice
+  std::int64_t base_sequence = 0;      // what the base state is; the first delta's sequence is one more
+  double ttl_s = 0.0;                  // how long a row lives after the delta that wrote it; 0: for good
+  std::uint32_t base_time_s = 0;       // when the base state was written, seconds since 1970; for ttl_s
+  std::uint64_t admit_after = 1;       // deltas that must contain a new id before it is stored
+  std::shared_ptr<Memory> memory = nullptr;  // null: anonymous
+  std::unique_ptr<ColdTier> tier = nullptr;  // null: all rows in RAM
 };
 
 struct TableStats {
-  std::uint64_t rows = 0;         // live ids
-  std::uint64_t rows_retired = 0; // superseded rows that a reader might still hold
-  std::uint64_t bytes = 0;        // index and rows, as far as ever used
-  bool huge_pages = false;        // the kernel accepted the advice for index and rows
+  std::uint64_t rows = 0;          // live ids of the newest delta applied
+  std::uint64_t rows_retired = 0;  // superseded rows that a reader might still hold
+  std::uint64_t rows_pending = 0;  // ids that too few deltas have contained so far
+  std::uint64_t bytes_index = 0;   // the index, and old ones that a reader might still hold
+  std::uint64_t bytes_rows = 0;    // rows as far as ever used, and the list of free ones
+  std::uint64_t bytes_undo = 0;    // undo indexes of deltas that an older epoch is kept from
+  std::uint64_t bytes_peak = 0;    // the most that all of these ever were at once
+  bool huge_pages = false;         // the kernel accepted the advice for index and rows
   const char* instruction_set = "";
+  std::uint64_t lookups = 0;       // calls
+  StatusTally statuses{};          // ids looked up, by their RowStatus
+
+  std::uint64_t bytes() const noexcept { return bytes_index + bytes_rows + bytes_undo; }
+};
+
+// What a table knows of one id at one epoch.
+struct IdStory {
+  RowState state;
+  std::int64_t sequence = 0;  // of the delta that wrote the state; the base's for the base state
+  std::uint32_t time_s = 0;   // when, 0 when the table does not keep times
+  double expires_s = 0.0;     // 0: never
 };
 
 class Table final : public RowSource, public std::enable_shared_from_this<Table> {
  public:
   // Throws OptionError, RowValueError (default row), MemoryExhausted.
-  explicit Table(const TableOptions& options);
+  explicit Table(TableOptions options);
   ~Table() override;
 
   std::uint32_t dim() const noexcept override { return dim_; }
+  std::uint64_t epoch() const noexcept override;
   Stored stored() const noexcept { return stored_; }
-  std::uint64_t size() const noexcept { return live_.load(std::memory_order_relaxed); }
+  std::size_t row_bytes() const noexcept { return state_.row_bytes; }
+  // Live ids that epoch 0 shows, expired ones included until sweep() frees them.
+  std::uint64_t size() const noexcept { return visible_rows_.load(std::memory_order_relaxed); }
 
+  // --- The base state, until the first delta or epoch; EpochError afterwards -----------------------------------------
   // Rows are rounded to the stored type; the last of equal ids wins. Returns how many ids were new. Throws
   // RowValueError before anything is written, MemoryExhausted with a prefix of the batch written.
   std::uint64_t upsert(const std::int64_t* ids /*[n]*/, const float* rows /*[n, dim]*/, std::size_t n);
-
   // Returns how many of the ids were here.
   std::uint64_t erase(const std::int64_t* ids /*[n]*/, std::size_t n);
 
-  // The live ids, ascending as int64.
-  std::vector<std::int64_t> ids() const;
+  // --- Deltas and epochs (table_delta.cc) ----------------------------------------------------------------------------
+  // All or nothing: rows, then deletes. `after` is what it builds on, and must be sequence(); it is less than
+  // sequence - 1 when those between were abandoned. Throws EpochError, RowValueError, MemoryExhausted.
+  void apply(std::int64_t sequence, std::int64_t after, const std::int64_t* ids /*[n]*/,
+             const float* rows /*[n, dim]*/, std::size_t n, const std::int64_t* deletes /*[m]*/, std::size_t m,
+             std::uint32_t time_s);
+  // Shows the state after `sequence` as `epoch`, which must be newer than all before. Throws EpochError.
+  void publish(std::uint64_t epoch, std::int64_t sequence);
+  // Lets go of an epoch that is not the newest. Throws EpochError.
+  void retire(std::uint64_t epoch);
+  // Undoes the deltas after `sequence`, which no epoch may show. Throws EpochError.
+  void revert(std::int64_t sequence);
+  std::int64_t sequence() const;
+  std::vector<std::pair<std::uint64_t, std::int64_t>> epochs() const;
+
+  // --- Looking inside ------------------------------------------------------------------------------------------------
+  // The live ids at an epoch, ascending as int64. Throws EpochError.
+  std::vector<std::int64_t> ids(std::uint64_t epoch) const;
+  // What is known of an id at an epoch; a row that has expired is told as it was. Throws EpochError.
+  IdStory why(std::int64_t id, std::uint64_t epoch) const;
+  bool holds(std::uint64_t epoch) const noexcept;
   void default_row(float* out /*[dim]*/) const noexcept;
   TableStats stats() const;
 
   void lookup(const LookupContext& context, const std::int64_t* ids, std::size_t n, RowType out_type, void* out,
               RowStatus* status) const noexcept override;
+  // Rows as they are stored.
+  void lookup_stored(const LookupContext& context, const std::int64_t* ids, std::size_t n,
+                     std::byte* out /*[n, row_bytes]*/, RowStatus* status) const noexcept;
   void lookup_pooled(const LookupContext& context, const std::int64_t* ids, const std::int32_t* offsets,
                      std::size_t bags, Pooling mode, const float* weights, RowType out_type, void* out,
                      RowStatus* status) const noexcept override;
 
  private:
   struct RetiredRow {
-    RowNumber row;
+    RowState state;
     std::uint64_t turn;
   };
-  struct RetiredIndex {
+  // An index or a block that readers might still hold; of an undo index whose rows nobody else has, the rows too.
+  struct Retired {
+    std::uint64_t turn;
     std::unique_ptr<IdIndex> index;
-    std::uint64_t turn = 0;
+    Region region;
+    bool frees_rows;
+  };
+  // The undo index of an applied delta.
+  struct Undo {
+    std::unique_ptr<IdIndex> index;
+    std::uint32_t version;
+    bool reverted = false;                     // its states are back in the main index
+    std::optional<std::uint64_t> unneeded{};   // the turn since which no epoch needs it
+    bool unlinked = false;                     // no longer in force
+  };
+  struct Epoch {
+    std::uint64_t epoch;
+    std::int64_t sequence;
+    std::uint32_t version;
+  };
+  // The base state, or what a delta made of the one before.
+  struct Applied {
+    std::int64_t sequence;
+    std::uint32_t version;
+    std::uint64_t rows;
+  };
+  // What one batch of writes has in common.
+  struct Batch {
+    std::uint32_t version;
+    IdIndex* undo;  // null for the base state, which nobody is kept from
+    std::uint32_t time_s;
+    std::uint64_t admit_after;
   };
 
-  // The read path, in table_lookup.cc. `take(rows, first, n)` gets the rows of ids [first, first + n) in order.
-  template <class Take>
-  void resolve(const std::int64_t* ids, std::size_t n, RowStatus* status, Take&& take) const noexcept;
-
+  // table.cc
   void check_rows(const std::int64_t* ids, const float* rows, std::size_t n) const;
-  bool put(std::int64_t id, const float* row);
-  bool remove(std::int64_t id);
-  void retire(RowNumber row);
-  void rebuild(std::uint64_t rows);
+  void check_takes_upserts() const;
+  void encode(const float* row, std::byte* to) const noexcept;
+  void write_rows(const Batch& batch, const std::int64_t* ids, const float* rows, std::size_t n);
+  void write_deletes(const Batch& batch, const std::int64_t* ids, std::size_t n);
+  void put(const Batch& batch, std::int64_t id, const float* row);
+  void change(const Batch& batch, IndexSlot& slot, std::int64_t id, RowState to);
+  RowState current(RowState state, std::uint32_t time_s) const noexcept;
+
+  // table_delta.cc
+  const Applied& applied(std::int64_t sequence) const;
+  EpochError unknown_epoch(std::uint64_t epoch) const;
+  std::uint32_t oldest_shown() const noexcept;
+  void undo_back() noexcept;
+  void drop_unneeded_undos() noexcept;
+  void wait_for_readers() noexcept;
+
+  // table_memory.cc
+  void retire_state(RowState state);
+  void release_state(RowState state) noexcept;
+  void make_room(std::uint64_t ids);
+  void rebuild(std::uint64_t ids);
+  void enforce_directory();
   void reclaim();
+  void settle();
+  void reclaim_rows();
   void reclaim_quiet();
+  void show_rows();
+  bool keeps_times() const noexcept { return ttl_s_ > 0.0; }
+  std::uint32_t set_time(std::uint32_t version, std::uint32_t time_s);
+  void set_base_times(std::uint32_t base_time_s);
+  double written_s(std::uint32_t version) const noexcept;
+  std::uint64_t bytes_index() const noexcept;
+  std::uint64_t bytes_undo() const noexcept;
+  void note_peak();
 
   const std::uint32_t dim_;
   const Stored stored_;
   const bool huge_pages_;
   const std::uint64_t rows_hint_;
+  const std::int64_t base_sequence_;
+  const double ttl_s_;
+  const std::uint64_t admit_after_;
   const Kernels& kernels_;
-  ReaderGate gate_;
+  const std::shared_ptr<Memory> memory_;
+  Region state_region_;  // TableState, then the default row
+  TableState& state_;
   RowStore rows_;
-  std::vector<std::byte> default_row_;  // as stored
-  std::atomic<std::uint64_t> live_{0};
-  std::atomic<IdIndex*> index_{nullptr};  // what readers see; the writer owns it through owned_index_
+  const std::unique_ptr<ColdTier> tier_;
+  TableReader reader_;
+  std::atomic<std::uint64_t> visible_rows_{0};
 
   mutable std::mutex writer_;
-  std::unique_ptr<IdIndex> owned_index_;
+  std::unique_ptr<IdIndex> index_;
+  Region directory_;
+  Region times_;
+  Region superseded_times_;          // in force until the next directory is
+  bool base_closed_ = false;         // deltas have been applied or epochs published
+  std::uint64_t newest_epoch_ = 0;   // that ever was
+  std::uint32_t versions_ = 0;       // of which times_ tells the time
+  std::uint64_t live_ = 0;
+  std::uint64_t pending_ = 0;
+  std::uint64_t bytes_peak_ = 0;
+  std::vector<Applied> applied_;
+  std::vector<Epoch> epochs_;
+  std::deque<Undo> undos_;
   std::deque<RetiredRow> retired_rows_;
-  std::deque<RetiredIndex> retired_indexes_;
+  std::deque<Retired> retired_;
 };
 
 // Throws BagError unless offsets begin at 0, never fall, and end at n.

@@ -69,7 +69,7 @@ void grows_from_nothing_and_keeps_every_id() {
   table.lookup({}, ids.data(), ids.size(), RowType::kF32, out.data(), status.data());
   CHECK(out == rows_of(ids, 3));
   CHECK(std::count(status.begin(), status.end(), RowStatus::kHit) == static_cast<std::ptrdiff_t>(ids.size()));
-  CHECK(table.ids() == std::vector<std::int64_t>(distinct.begin(), distinct.end()));
+  CHECK(table.ids(0) == std::vector<std::int64_t>(distinct.begin(), distinct.end()));
 }
 
 void deleting_frees_rows_and_slots() {
@@ -81,15 +81,17 @@ void deleting_frees_rows_and_slots() {
     CHECK(table.upsert(ids.data(), rows_of(ids, 4).data(), ids.size()) == ids.size());
     CHECK(table.erase(ids.data(), ids.size()) == ids.size());
     CHECK(table.erase(ids.data(), ids.size()) == 0);
-    if (round == 10) bytes = table.stats().bytes;
+    if (round == 10) bytes = table.stats().bytes();
   }
-  CHECK(table.size() == 0 && table.ids().empty());
-  CHECK(table.stats().bytes <= 2 * bytes);
+  CHECK(table.size() == 0 && table.ids(0).empty());
+  CHECK(table.stats().bytes() <= 2 * bytes);
 }
 
 // Rows keep their places in segments of any number, and places are not cut to 32 bits.
 void row_numbers_map_to_places_of_their_own() {
-  RowStore grown(16'384, 0, false);
+  TableState small;
+  small.row_bytes = 16'384;
+  RowStore grown(small, 0, false, anonymous_memory());
   std::set<const std::byte*> places;
   constexpr RowNumber kRows = 128 * 8;  // segments 0 to 3
   for (RowNumber row = 0; row < kRows; ++row) {
@@ -101,7 +103,9 @@ void row_numbers_map_to_places_of_their_own() {
   for (RowNumber row = 0; row < kRows; ++row) CHECK(std::memcmp(grown.at(row), &row, sizeof row) == 0);
   grown.release(7);
   CHECK(grown.allocate() == 7 && grown.allocate() == kRows);
-  RowStore large(16'384, std::uint64_t{1} << 21, false);  // 32 GiB that nobody touches
+  TableState big;
+  big.row_bytes = 16'384;
+  RowStore large(big, std::uint64_t{1} << 21, false, anonymous_memory());  // 32 GiB that nobody touches
   CHECK(large.at((std::uint64_t{1} << 21) - 1) - large.at(0) == 16'384 * ((std::ptrdiff_t{1} << 21) - 1));
 }
 

@@ -1,0 +1,219 @@
+// The read path of a table.
+//
+// A lookup is two dependent cache misses an id: its slot, then its row. Ids go through three stages in small groups:
+// hash and fetch the slots; some groups later, find the row numbers and fetch the rows; some groups later, copy.
+#include "paramserver/csrc/table_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "paramserver/csrc/clock.h"
+
+namespace paramserver {
+namespace {
+
+// Small groups mix the three stages finely enough for the CPU to overlap their work; kLag groups lie between two
+// stages, so 24 slots and 24 rows are on their way at any moment.
+constexpr std::size_t kGroup = 8;
+constexpr std::size_t kLag = 3;
+constexpr std::size_t kRing = 8;
+static_assert(kRing > 2 * kLag);
+// Ids between two looks at the deadline and the cancel flag, and the longest that a reader holds reclaiming up.
+constexpr std::size_t kVisitIds = 4096;
+// Long rows are left to the hardware prefetcher past this: more would push other rows out of L1.
+constexpr std::size_t kPrefetchBytesMax = 512;
+
+// Why no more ids may be asked, or kHit when they may.
+RowStatus refusal(const LookupContext& context) noexcept {
+  if (context.cancelled != nullptr && context.cancelled->load(std::memory_order_relaxed)) return RowStatus::kDeadline;
+  const bool bounded = context.deadline_ns != std::numeric_limits<std::int64_t>::max();
+  return bounded && monotonic_ns() >= context.deadline_ns ? RowStatus::kDeadline : RowStatus::kHit;
+}
+
+class RowPrefetch {
+ public:
+  explicit RowPrefetch(std::size_t row_bytes) noexcept
+      : bytes_(std::min(row_bytes, kPrefetchBytesMax)), last_(row_bytes - 1), tail_(row_bytes % 64 != 0) {}
+  // Rows that are no multiple of a cache line may end in one that the loop has not named.
+  void operator()(const std::byte* row) const noexcept {
+    for (std::size_t byte = 0; byte < bytes_; byte += 64) __builtin_prefetch(row + byte);
+    if (tail_) __builtin_prefetch(row + last_);
+  }
+
+ private:
+  std::size_t bytes_;
+  std::size_t last_;
+  bool tail_;
+};
+
+RowStatus status_without_row(RowState state) noexcept {
+  return state.deltas() != 0 ? RowStatus::kFiltered : RowStatus::kDefault;
+}
+
+void give(RowStatus* status, std::size_t at, RowStatus value, StatusTally& tally) noexcept {
+  if (status != nullptr) status[at] = value;
+  ++tally[static_cast<std::size_t>(value)];
+}
+
+// Room for a batch of a tiered table; false when the system gives no memory.
+bool reserve(ColdScratch& scratch, std::size_t n) noexcept {
+  try {
+    scratch.rows.resize(n);
+    scratch.touched.reserve(n);
+    scratch.reads.reserve(n);
+    scratch.places.reserve(n);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+template <class Take>
+void TableReader::resolve(const TableView& view, const std::int64_t* ids, std::size_t n, RowStatus* status,
+                          StatusTally& tally, Take&& take) const noexcept {
+  const IndexView index = view.index();
+  const RowsView all_rows = rows();
+  const RowPrefetch prefetch(state_.row_bytes);
+  const IndexSlot* homes[kRing][kGroup];
+  const std::byte* rows[kRing][kGroup];
+  const auto size_of = [n](std::size_t group) { return std::min(kGroup, n - group * kGroup); };
+  const std::size_t groups = (n + kGroup - 1) / kGroup;
+  for (std::size_t step = 0; step < groups + 2 * kLag; ++step) {
+    if (step < groups) {
+      for (std::size_t i = 0; i < size_of(step); ++i) {
+        homes[step % kRing][i] = index.home(ids[step * kGroup + i]);
+        __builtin_prefetch(homes[step % kRing][i]);
+      }
+    }
+    if (step >= kLag && step - kLag < groups) {
+      const std::size_t group = step - kLag;
+      for (std::size_t i = 0; i < size_of(group); ++i) {
+        const std::size_t at = group * kGroup + i;
+        RowState state = index.find(homes[group % kRing][i], ids[at]);
+        if (!view.shows_ram(state)) [[unlikely]] state = view.as_of(ids[at], state);
+        const bool hit = state.kind() == RowKind::kRam;
+        const std::byte* row = hit ? all_rows.at(state.value()) : default_row();
+        rows[group % kRing][i] = row;
+        prefetch(row);
+        give(status, at, hit ? RowStatus::kHit : status_without_row(state), tally);
+      }
+    }
+    if (step >= 2 * kLag) {
+      const std::size_t group = step - 2 * kLag;
+      take(rows[group % kRing], group * kGroup, size_of(group));
+    }
+  }
+}
+
+template <class Take>
+void TableReader::resolve_cold(const LookupContext& context, const TableView& view, const std::int64_t* ids,
+                               std::size_t n, RowStatus* status, StatusTally& tally, ColdScratch& scratch,
+                               Take&& take) const noexcept {
+  const IndexView index = view.index();
+  const RowsView all_rows = rows();
+  scratch.touched.clear();
+  scratch.reads.clear();
+  scratch.places.clear();
+  constexpr std::size_t kAhead = kGroup * kLag;
+  for (std::size_t i = 0; i < std::min(n, kAhead); ++i) __builtin_prefetch(index.home(ids[i]));
+  for (std::size_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) __builtin_prefetch(index.home(ids[i + kAhead]));
+    const RowState state = view.as_of(ids[i], index.find(ids[i]));
+    scratch.rows[i] = default_row();
+    if (state.kind() == RowKind::kRam) {
+      scratch.rows[i] = all_rows.at(state.value());
+      scratch.touched.push_back(state.value());
+      give(status, i, RowStatus::kHit, tally);
+    } else if (state.live()) {
+      scratch.reads.push_back({ids[i], state});
+      scratch.places.push_back(static_cast<std::uint32_t>(i));
+    } else {
+      give(status, i, status_without_row(state), tally);
+    }
+  }
+  if (!scratch.touched.empty()) tier_->touched(scratch.touched.data(), scratch.touched.size());
+  if (!scratch.reads.empty()) tier_->read(context, scratch.reads.data(), scratch.reads.size(), scratch);
+  for (std::size_t k = 0; k < scratch.reads.size(); ++k) {
+    const ColdRead& read = scratch.reads[k];
+    if (read.row != nullptr) scratch.rows[scratch.places[k]] = read.row;
+    give(status, scratch.places[k], read.status, tally);
+  }
+  const RowPrefetch prefetch(state_.row_bytes);
+  for (std::size_t i = 0; i < std::min(n, kAhead); ++i) prefetch(scratch.rows[i]);
+  for (std::size_t i = 0; i < n; i += kGroup) {
+    const std::size_t count = std::min(kGroup, n - i);
+    for (std::size_t j = i + kAhead; j < std::min(n, i + kAhead + count); ++j) prefetch(scratch.rows[j]);
+    take(&scratch.rows[i], i, count);
+  }
+}
+
+template <class Take>
+void TableReader::each(const LookupContext& context, const std::int64_t* ids, std::size_t n, RowStatus* status,
+                       Take&& take) const noexcept {
+  StatusTally tally{};
+  ColdScratch scratch;
+  const bool tiered = tier_ != nullptr;
+  const std::size_t visit_ids = tiered ? kColdVisitIds : kVisitIds;
+  const bool room = !tiered || reserve(scratch, std::min(n, visit_ids));
+  if (tiered) tier_->begin(scratch);
+  std::uint64_t epoch = context.epoch;
+  for (std::size_t first = 0; first < n; first += visit_ids) {
+    const std::size_t count = std::min(visit_ids, n - first);
+    RowStatus* const part = status == nullptr ? nullptr : status + first;
+    const auto take_part = [&](const std::byte* const* rows, std::size_t at, std::size_t got) {
+      take(rows, first + at, got);
+    };
+    RowStatus why = room ? refusal(context) : RowStatus::kUnavailable;
+    if (why == RowStatus::kHit) {
+      const ReaderGate::Visit visit(state_.gate);
+      TableView view(state_, base_, epoch);
+      if (!view.known() && context.epoch == 0) view = TableView(state_, base_, 0);
+      if (!view.known()) {
+        why = RowStatus::kUnavailable;
+      } else if (tiered) {
+        resolve_cold(context, view, ids + first, count, part, tally, scratch, take_part);
+      } else {
+        resolve(view, ids + first, count, part, tally, take_part);
+      }
+      epoch = view.epoch();
+    }
+    if (why == RowStatus::kHit) continue;
+    const std::byte* const row = default_row();
+    for (std::size_t i = 0; i < count; ++i) take(&row, first + i, 1);
+    for (std::size_t i = 0; i < count; ++i) give(part, i, why, tally);
+  }
+  if (tiered) tier_->end(scratch);
+  counters_.add(tally);
+}
+
+void TableReader::lookup(const LookupContext& context, const std::int64_t* ids, std::size_t n, RowType out_type,
+                         void* out, RowStatus* status) const noexcept {
+  const Kernels::CopyRows copy = kernels_.copy[static_cast<int>(state_.stored)][static_cast<int>(out_type)];
+  const std::size_t row_bytes = state_.dim * row_type_bytes(out_type);
+  each(context, ids, n, status, [&](const std::byte* const* rows, std::size_t first, std::size_t count) {
+    copy(rows, count, state_.dim, static_cast<std::byte*>(out) + first * row_bytes);
+  });
+}
+
+void TableReader::lookup_pooled(const LookupContext& context, const std::int64_t* ids, const std::int32_t* offsets,
+                                std::size_t bags, Pooling mode, const float* weights, RowType out_type, void* out,
+                                RowStatus* status) const noexcept {
+  if (bags == 0) return;
+  BagWriter writer(kernels_, state_.stored, state_.dim, offsets, bags, mode, weights, out_type, out);
+  each(context, ids, static_cast<std::size_t>(offsets[bags]), status,
+       [&](const std::byte* const* rows, std::size_t first, std::size_t count) { writer.take(rows, first, count); });
+  writer.close();
+}
+
+void TableReader::lookup_stored(const LookupContext& context, const std::int64_t* ids, std::size_t n, std::byte* out,
+                                RowStatus* status) const noexcept {
+  const std::size_t row_bytes = state_.row_bytes;
+  each(context, ids, n, status, [&](const std::byte* const* rows, std::size_t first, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) std::memcpy(out + (first + i) * row_bytes, rows[i], row_bytes);
+  });
+}
+
+}  // namespace paramserver
