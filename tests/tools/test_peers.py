@@ -9,6 +9,7 @@ from tools.peers.protocol import Spec, filled, ids_of
 
 RUNNER = """#!/bin/sh
 test -n "$GLIBC_TUNABLES" || exit 1
+echo "WARNING: a library's own"
 echo '{"ready": true, "note": "fake", "bytes": 10, "huge_bytes": 5}'
 while read turn; do
   test "$turn" = 2 && { echo "out of luck" >&2; exit 3; }

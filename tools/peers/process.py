@@ -21,7 +21,6 @@ __all__ = ["Batches", "Peer", "PeerMissing", "found"]
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 SOURCES = Path(__file__).resolve().parent
-READY_S = 900.0
 #: Has glibc ask for huge pages under every allocation of a peer, which ours does of itself.
 _HUGE = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "MALLOC_CONF": "thp:always"}
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -120,11 +119,11 @@ class Peer:
         self.close()
 
     def _answer(self) -> dict:
-        line = self._process.stdout.readline()
-        if not line.startswith("{"):
-            self._process.wait()
-            raise PeerMissing(f"{self.name} did not start or ended: {self._last_words()}")
-        return json.loads(line)
+        for line in self._process.stdout:
+            if line.startswith("{"):  # libraries print warnings of their own
+                return json.loads(line)
+        self._process.wait()
+        raise PeerMissing(f"{self.name} did not start or ended: {self._last_words()}")
 
     def _last_words(self) -> str:
         self._errors.seek(0)
