@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "paramserver/csrc/array_gather.h"
+#include "paramserver/csrc/bindings.h"
 #include "paramserver/csrc/error.h"
 #include "paramserver/csrc/half.h"
 #include "paramserver/csrc/hash.h"
@@ -160,6 +161,7 @@ void bind_table(nb::module_& m) {
 NB_MODULE(_core, m) {
   nb::register_exception_translator(&translate);
   bind_table(m);
+  bind_snapshot(m);
   nb::class_<ArrayGather>(m, "ArrayGather")
       .def(nb::init<std::uint64_t, std::uint32_t>(), "rows"_a, "dim"_a, Release())
       .def_prop_ro("huge_pages", &ArrayGather::huge_pages)

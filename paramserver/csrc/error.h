@@ -69,4 +69,39 @@ class InstructionSetError final : public Error {
   const char* python_name() const noexcept override { return "InstructionSetError"; }
 };
 
+// Operating fault: a table file that cannot be read or written.
+class TableFileError final : public Error {
+ public:
+  using Error::Error;
+  const char* python_name() const noexcept override { return "TableFileError"; }
+};
+
+// Operating fault: a file that is no table file of this package.
+class TableSchemaError final : public Error {
+ public:
+  using Error::Error;
+  const char* python_name() const noexcept override { return "TableSchemaError"; }
+};
+
+// Operating fault: an id twice.
+class DuplicateIdError final : public Error {
+ public:
+  using Error::Error;
+  const char* python_name() const noexcept override { return "DuplicateIdError"; }
+};
+
+// Operating fault: a file is not what was written.
+class StoreDamaged final : public Error {
+ public:
+  using Error::Error;
+  const char* python_name() const noexcept override { return "StoreDamaged"; }
+};
+
+// Operating fault: no space left on the device.
+class StoreFull final : public Error {
+ public:
+  using Error::Error;
+  const char* python_name() const noexcept override { return "StoreFull"; }
+};
+
 }  // namespace paramserver

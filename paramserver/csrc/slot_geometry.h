@@ -1,11 +1,11 @@
 // Where rows lie in a file of slots: a snapshot's slots section and a spill file.
 //
-//   slot_bytes <= 4096:   | slot 0 | slot 1 | .. | slot k-1 | 0.. |   k = 4096 / slot_bytes slots to a page, none straddles
+//   slot_bytes <= 4096:   | slot 0 | slot 1 | .. | slot k-1 | 0.. |   k = 4096 / slot_bytes slots to a page, whole ones
 //                         |<------------- 4096 ---------------->|
 //   slot_bytes  > 4096:   | slot 0, zeros to the page's end | slot 1 .. |   slot_bytes is a multiple of 4096
 //
-// So any one row is read with as few O_DIRECT pages as it can lie in. Offsets are relative to the section's start, which
-// is page-aligned itself. Thread-safety: a value.
+// So any one row is read with as few O_DIRECT pages as it can lie in. Offsets are relative to the section's start,
+// which is page-aligned itself. Thread-safety: a value.
 #pragma once
 
 #include <cstdint>

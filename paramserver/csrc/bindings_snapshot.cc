@@ -1,0 +1,144 @@
+// The Python face of snapshots. Holds no logic: paramserver/snapshot.py and convert.py check every argument before.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "paramserver/csrc/bindings.h"
+#include "paramserver/csrc/stored_rows.h"
+#include "paramserver/csrc/snapshot_file.h"
+#include "paramserver/csrc/snapshot_file_builder.h"
+#include "paramserver/csrc/snapshot_file_writer.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace paramserver {
+namespace {
+
+using Ids = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using OutIds = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using OutRows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Times = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using StoredRows = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using OutStoredRows = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Release = nb::call_guard<nb::gil_scoped_release>;
+using File = std::shared_ptr<const SnapshotFile>;
+
+const std::byte* bytes_of(const StoredRows& rows) { return reinterpret_cast<const std::byte*>(rows.data()); }
+std::byte* bytes_of(const OutStoredRows& rows) { return reinterpret_cast<std::byte*>(rows.data()); }
+const std::uint32_t* times_of(const std::optional<Times>& times) { return times ? times->data() : nullptr; }
+
+template <class T>
+nb::ndarray<nb::numpy, const T, nb::ndim<1>> borrowed(const File& file, const T* data, std::size_t n) {
+  nb::capsule owner(new File(file), [](void* p) noexcept { delete static_cast<File*>(p); });
+  return {data, {n}, owner};
+}
+
+SnapshotHeader header_of(int stored, std::uint32_t dim, bool times, std::uint64_t rows, std::int64_t base_sequence,
+                         std::int64_t package_version, std::int64_t time_s) {
+  return {static_cast<Stored>(stored), dim, times, rows, base_sequence, package_version, time_s};
+}
+
+void bind_file(nb::module_& m) {
+  nb::class_<SnapshotFile>(m, "SnapshotFile")
+      .def(nb::new_([](const std::string& path) { return std::make_shared<SnapshotFile>(path); }), "path"_a, Release())
+      .def("header",
+           [](const SnapshotFile& f) {
+             const SnapshotHeader& h = f.header();
+             return nb::make_tuple(static_cast<int>(h.stored), h.dim, h.times, h.rows, h.base_sequence,
+                                   h.package_version, h.time_s, h.row_bytes(), f.layout().geometry().slot_bytes);
+           })
+      .def_prop_ro("blocks", [](const SnapshotFile& f) { return f.layout().blocks(); })
+      .def_prop_ro("file_bytes", [](const SnapshotFile& f) { return f.layout().file_bytes(); })
+      .def("default_row",
+           [](const File& f) {
+             return borrowed(f, reinterpret_cast<const std::uint8_t*>(f->default_row()), f->header().row_bytes());
+           })
+      .def("ids", [](const File& f) { return borrowed(f, f->ids(), f->rows()); })
+      .def("times", [](const File& f) { return borrowed(f, f->times(), f->header().times ? f->rows() : 0); })
+      .def("read_rows", [](const SnapshotFile& f, std::uint64_t first, std::uint64_t end,
+                           OutStoredRows out) { f.read_rows(first, end, bytes_of(out)); },
+           "first"_a, "end"_a, "out"_a.noconvert(), Release())
+      .def("verify_blocks", &SnapshotFile::verify_blocks, "first"_a, "end"_a, Release())
+      .def("check_order", &SnapshotFile::check_order, "first"_a, "end"_a, Release());
+}
+
+void bind_writers(nb::module_& m) {
+  nb::class_<SnapshotWriter>(m, "SnapshotWriter")
+      .def("__init__",
+           [](SnapshotWriter* self, std::string path, int stored, std::uint32_t dim, bool times, std::uint64_t rows,
+              std::int64_t base_sequence, std::int64_t package_version, std::int64_t time_s, StoredRows default_row) {
+             new (self) SnapshotWriter(std::move(path),
+                                       header_of(stored, dim, times, rows, base_sequence, package_version, time_s),
+                                       bytes_of(default_row));
+           },
+           "path"_a, "stored"_a, "dim"_a, "times"_a, "rows"_a, "base_sequence"_a, "package_version"_a, "time_s"_a,
+           "default_row"_a.noconvert())
+      .def("append",
+           [](SnapshotWriter& w, Ids ids, StoredRows rows, std::optional<Times> times) {
+             w.append_packed(ids.data(), bytes_of(rows), times_of(times), ids.size());
+           },
+           "ids"_a.noconvert(), "rows"_a.noconvert(), "times"_a.noconvert().none(), Release())
+      .def("finish", &SnapshotWriter::finish, Release());
+  nb::class_<SnapshotBuilder>(m, "SnapshotBuilder")
+      .def("__init__",
+           [](SnapshotBuilder* self, std::string path, int stored, std::uint32_t dim, bool times, std::uint64_t rows,
+              std::int64_t base_sequence, std::int64_t package_version, std::int64_t time_s, StoredRows default_row,
+              std::uint64_t memory_bytes_max) {
+             new (self) SnapshotBuilder(std::move(path),
+                                        header_of(stored, dim, times, rows, base_sequence, package_version, time_s),
+                                        bytes_of(default_row), memory_bytes_max);
+           },
+           "path"_a, "stored"_a, "dim"_a, "times"_a, "rows"_a, "base_sequence"_a, "package_version"_a, "time_s"_a,
+           "default_row"_a.noconvert(), "memory_bytes_max"_a)
+      .def("add",
+           [](SnapshotBuilder& b, Ids ids, StoredRows rows, std::optional<Times> times) {
+             b.add(ids.data(), bytes_of(rows), times_of(times), ids.size());
+           },
+           "ids"_a.noconvert(), "rows"_a.noconvert(), "times"_a.noconvert().none(), Release())
+      .def_prop_ro("rows", &SnapshotBuilder::rows)
+      .def_prop_ro("spilled_bytes", &SnapshotBuilder::spilled_bytes)
+      .def_prop_ro("last_id", &SnapshotBuilder::last_id)
+      .def_prop_ro("rows_written", &SnapshotBuilder::rows_written)
+      .def("write_partition", &SnapshotBuilder::write_partition, Release())
+      .def("finish", &SnapshotBuilder::finish, Release());
+}
+
+void bind_codec(nb::module_& m) {
+  m.def("first_unfit",
+        [](int stored, std::uint32_t dim, StoredRows rows) {
+          return first_unfit(static_cast<Stored>(stored), dim, bytes_of(rows), rows.shape(0));
+        },
+        "stored"_a, "dim"_a, "rows"_a.noconvert(), Release());
+  m.def("row_error",
+        [](int stored, Rows rows, StoredRows encoded) {
+          const RowError e = row_error(static_cast<Stored>(stored), static_cast<std::uint32_t>(rows.shape(1)),
+                                       rows.data(), bytes_of(encoded), rows.shape(0));
+          return std::make_tuple(e.max, e.sum, e.squares, e.signal_squares);
+        },
+        "stored"_a, "rows"_a.noconvert(), "encoded"_a.noconvert(), Release());
+  m.def("rows_fingerprint",
+        [](Ids ids, StoredRows rows) {
+          return rows_fingerprint(ids.data(), bytes_of(rows), rows.shape(1), ids.size());
+        },
+        "ids"_a.noconvert(), "rows"_a.noconvert(), Release());
+  m.def("sort_by_mix", [](OutIds ids) { sort_by_mix(ids.data(), ids.size()); }, "ids"_a.noconvert(), Release());
+}
+
+}  // namespace
+
+void bind_snapshot(nb::module_& m) {
+  bind_file(m);
+  bind_writers(m);
+  bind_codec(m);
+}
+
+}  // namespace paramserver
