@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from paramserver.epoch import Epoch
 from paramserver.errors import StoreDamaged, StoreFull
@@ -14,8 +15,10 @@ from paramserver.store.log import DeltaLog
 from paramserver.store.payloads import Entry
 from paramserver.store.table_files import TableFiles
 
-__all__ = ["Progress", "Recovered", "Version", "load_version", "recover"]
+__all__ = ["DELTAS_A_RUNG", "Progress", "Recovered", "Version", "load_version", "recover"]
 
+#: Deltas replayed between two rungs (see _Ladder).
+DELTAS_A_RUNG = 32
 #: Called as (what, bytes done, bytes in all) while a store opens.
 Progress = Callable[[str, int, int], None]
 
@@ -45,19 +48,18 @@ def recover(layout: Layout, log: DeltaLog, files: TableFiles, progress: Progress
     found = {v: base for v, base in bases_.find_bases(layout.bases).items() if v not in retired}
     bases_.remove_bases(layout.bases, found)
     meter = _Meter(progress, log, found)
-    versions, lost = {}, []
+    versions = {}
     for version, base in sorted(found.items()):
         for name, table in base.tables.items():
             bases_.verify_file(base.path(name), table)
         versions[version] = load_version(base, log, files, meter)
-        for line in versions[version].lines.values():
-            lost += _replay(line, log, meter)
-    epochs = _servable(log.epochs(), versions, retired)
-    for epoch in epochs.values():
-        _expect_staged(layout.root, epoch, versions[epoch.package_version], lost)
-    for number, epoch in epochs.items():
-        for name, line in versions[epoch.package_version].lines.items():
-            line.table.publish(number, epoch.sequences[name])
+    epochs, lost = _servable(log.epochs(), versions, retired), []
+    for version, serving in versions.items():
+        own = [epoch for epoch in epochs.values() if epoch.package_version == version]
+        for name, line in serving.lines.items():
+            lost += _replay(line, [(epoch.number, epoch.sequences[name]) for epoch in own], log, meter)
+        for epoch in own:
+            _expect_staged(layout.root, epoch, serving, lost)
     _tidy(log, versions, lost)
     return Recovered(versions, epochs, retired, lost)
 
@@ -88,16 +90,49 @@ class _Meter:
             self._progress(what, self._done, self._total)
 
 
-def _replay(line: Line, log: DeltaLog, meter: _Meter) -> list[Entry]:
-    """Apply the log. Returns the entries that are lost: without syncs, a power loss may take the newest."""
+def _replay(line: Line, shown: list[tuple[int, int]], log: DeltaLog, meter: _Meter) -> list[Entry]:
+    """Apply the log, and publish each (epoch, sequence) on the way, so that the table need not keep what only older
+    states would show. Returns the entries that are lost: without syncs, a power loss may take the newest."""
+    ladder = _Ladder(line.table, shown)
+    ladder.climb(line.sequence)
+
+    def applied(entry: Entry) -> None:
+        meter.add(str(entry), entry.payload_bytes)
+        ladder.climb(entry.sequence)
+
     try:
-        line.replay(lambda entry: meter.add(str(entry), entry.payload_bytes))
+        line.replay(applied)
     except StoreDamaged:
         rest = [entry for sequence, entry in sorted(log.entries(*line.key).items()) if sequence > line.sequence]
         if rest[0].synced:
             raise
         return rest
     return []
+
+
+class _Ladder:
+    """Publishes the epochs of a table, (number, sequence) ascending, while it climbs. Before the first it publishes
+    rungs, with numbers below, that nobody asked for: a table without an epoch keeps every state since its base."""
+
+    def __init__(self, table: Any, shown: list[tuple[int, int]]) -> None:
+        self._table, self._shown = table, shown
+        self._rungs = shown[0][0] - 1 if shown else 0
+        self._rung = self._applied = 0
+
+    def climb(self, sequence: int) -> None:
+        """Publish what `sequence` makes possible."""
+        while self._shown and self._shown[0][1] <= sequence:
+            self._publish(*self._shown.pop(0))
+            self._rungs = self._rung = 0
+        self._applied += 1
+        if self._applied % DELTAS_A_RUNG == 0 and self._rung < self._rungs:
+            self._publish(self._rung + 1, sequence)
+            self._rung += 1
+
+    def _publish(self, number: int, sequence: int) -> None:
+        self._table.publish(number, sequence)
+        if self._rung:
+            self._table.retire(self._rung)
 
 
 def _servable(epochs: list[Epoch], versions: Mapping[int, Version], retired: set[int]) -> dict[int, Epoch]:

@@ -163,6 +163,12 @@ class ShardStore:
                 return self._hold(delta)
             return self._line(delta.base_version, delta.table).stage(delta)
 
+    def following(self, version: int, table: str) -> int:
+        """The sequence of the delta that comes next: one more than the newest, or than those abandoned after it. Raises
+        EpochError, UnknownTable."""
+        self._serving(version)
+        return self._line(version, table).following
+
     def next_delta(self, version: int, table: str, after: int) -> Delta | None:
         """The first delta after a sequence, as it was staged, to be sent to a replica that lacks it; None when there is
         none. Raises SequenceGap when its rows are only in the base, StoreDamaged."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from paramserver import parquet
+from paramserver import durable, parquet
 from paramserver.errors import OptionError, TableFileError
 from paramserver.shard_map import shard_of
 
@@ -40,9 +40,15 @@ class TableFiles:
 
     def write(self, path: Path, table: Any, epoch: int) -> Path:
         """Write a table as of `epoch`, synced, to `path` and a suffix of its own. Returns the file's path. Raises
-        TableFileError, StoreFull."""
+        TableFileError, StoreFull, StoreError."""
         path = path.with_name(path.name + SUFFIXES[0])
-        parquet.save(_AtEpoch(table, epoch), path)
+        try:
+            parquet.save(_AtEpoch(table, epoch), path)
+        except TableFileError as error:
+            if isinstance(error.__cause__, OSError):
+                with durable.disk_errors(f"{path}"):
+                    raise error.__cause__ from error
+            raise
         return path
 
     def _check_shard(self, path: Path, table: Any) -> None:

@@ -1,13 +1,14 @@
 """Stores, deltas and table files for the tests of the store."""
 
 import numpy as np
+from paramserver import Table
 from paramserver.delta import Delta
 from paramserver.reference import ReferenceTable
 from paramserver.shard_map import shard_of
 from paramserver.store import ShardStore
 
-from tests.paramserver.store.standin import DeltaTable
-
+#: The tables of the stores that are opened here.
+TABLE_CLASS = Table
 DIM = 3
 VERSION = 4
 BASE_IDS = np.arange(40, dtype=np.int64) - 20
@@ -51,8 +52,8 @@ def table_file(path, ids=BASE_IDS, salt=0, dim=DIM, shard=0, shards=1):
 
 
 def open_store(directory, **options):
-    """A store whose tables are in Python, and which may fill any disk."""
-    return ShardStore.open(directory, **{"table_class": DeltaTable, "reserve_bytes": 0, **options})
+    """A store that may fill any disk."""
+    return ShardStore.open(directory, **{"table_class": TABLE_CLASS, "reserve_bytes": 0, **options})
 
 
 def serving(directory, tables=("item",), **options):

@@ -7,7 +7,8 @@ import sys
 import pytest
 from paramserver.epoch import Epoch
 from paramserver.errors import OptionError, StoreDamaged, StoreError, StoreLocked
-from paramserver.store import ShardStore
+from paramserver.reference import ReferenceTable
+from paramserver.store import ShardStore, recovery
 from paramserver.store.rocks import open_rocks
 
 from tests.paramserver.store.making import VERSION, delta_of, expected, large_delta, open_store, rows_at, serving
@@ -15,7 +16,8 @@ from tests.paramserver.store.making import VERSION, delta_of, expected, large_de
 OPEN = """
 import sys
 from paramserver.errors import StoreLocked
-from paramserver.store import ShardStore
+from paramserver.reference import ReferenceTable
+from paramserver.store import ShardStore, recovery
 try:
     ShardStore.open(sys.argv[1])
 except StoreLocked as error:
@@ -153,3 +155,28 @@ def test_a_broken_database_is_a_typed_error(tmp_path):
         path.write_bytes(b"x" * 100)
     with pytest.raises(StoreError, match="log"):
         open_store(tmp_path / "shard")
+
+
+def test_a_long_replay_does_not_keep_the_states_in_between(tmp_path, monkeypatch):
+    monkeypatch.setattr(recovery, "DELTAS_A_RUNG", 4)
+    published_here = []
+
+    class Spy(ReferenceTable):
+        def publish(self, epoch, sequence):
+            published_here.append((epoch, sequence))
+            super().publish(epoch, sequence)
+
+    deltas = [delta_of(sequence, ids=(sequence,)) for sequence in range(1, 25)]
+    with serving(tmp_path / "shard", hold_s=0.0) as store:
+        for delta in deltas:
+            store.stage(delta)
+            if delta.sequence in (1, 2, 3, 18, 22):
+                store.publish(Epoch(delta.sequence, VERSION, {"item": delta.sequence}))
+                store.lease(delta.sequence, 60.0 if delta.sequence >= 18 else 0.0)
+        store.expire()
+    with open_store(tmp_path / "shard", table_class=Spy) as store:
+        assert published_here == [(1, 3), (2, 7), (3, 11), (4, 15), (18, 18), (22, 22)]
+        assert store.tables(VERSION)["item"].epochs() == [(18, 18), (22, 22)]
+        assert rows_at(store, 18) == expected(deltas[:18]) and rows_at(store) == expected(deltas[:22])
+        store.publish(Epoch(30, VERSION, {"item": 24}))
+        assert rows_at(store) == expected(deltas)

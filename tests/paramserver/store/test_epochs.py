@@ -16,6 +16,8 @@ from tests.paramserver.store.making import (
     serving,
 )
 
+pytestmark = pytest.mark.usefixtures("each_table")
+
 
 @pytest.fixture
 def clock():

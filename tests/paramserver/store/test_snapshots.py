@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from paramserver import durable
+from paramserver import Table, durable
 from paramserver.epoch import Epoch
 from paramserver.errors import (
     DeltaError,
@@ -33,7 +33,6 @@ from tests.paramserver.store.making import (
     serving,
     table_file,
 )
-from tests.paramserver.store.standin import DeltaTable
 
 
 @pytest.fixture
@@ -190,14 +189,14 @@ def test_a_snapshot_starts_another_shard_directory(tmp_path, store):
     assert second != first
     manifest = read_manifest(tmp_path / "out" / "snap")
     assert (manifest.epoch, manifest.tables["item"].base_sequence) == (Epoch(3, VERSION, {"item": 3}), 3)
-    with restore(tmp_path / "out" / "snap", tmp_path / "new", table_class=DeltaTable, reserve_bytes=0) as new:
+    with restore(tmp_path / "out" / "snap", tmp_path / "new", table_class=Table, reserve_bytes=0) as new:
         assert rows_at(new) == first and [e.number for e in new.epochs()] == [3]
         assert new.stage(delta_of(3)) == "already"
         assert new.stage(delta_of(4)) == "applied"
     # An interrupted restore may be repeated, but not over something else.
-    restore(tmp_path / "out" / "snap", tmp_path / "new", table_class=DeltaTable).close()
+    restore(tmp_path / "out" / "snap", tmp_path / "new", table_class=Table).close()
     with pytest.raises(StoreError, match="restore into an empty directory"):
-        restore(tmp_path / "older", tmp_path / "new", table_class=DeltaTable)
+        restore(tmp_path / "older", tmp_path / "new", table_class=Table)
     with pytest.raises(StoreError, match="is there already"):
         store.snapshot(tmp_path / "older")
     with pytest.raises(EpochError, match="epoch 77 is not held here"):
@@ -235,7 +234,7 @@ def test_a_damaged_snapshot_is_refused(tmp_path, store, damage):
         said["tables"]["item"]["file"] = "../item.parquet"
         manifest.write_text(json.dumps(said))
     with pytest.raises(StoreDamaged, match="snap"):
-        restore(tmp_path / "snap", tmp_path / "new", table_class=DeltaTable)
+        restore(tmp_path / "snap", tmp_path / "new", table_class=Table)
 
 
 def test_a_damaged_base_is_not_opened(tmp_path, store):

@@ -16,6 +16,8 @@ from paramserver.shard_map import shard_of
 
 from tests.paramserver.store.making import VERSION, add, delta_of, expected, large_delta, open_store, rows_at, serving
 
+pytestmark = pytest.mark.usefixtures("each_table")
+
 
 @pytest.fixture
 def store(tmp_path):
