@@ -170,8 +170,7 @@ def _absolute(name: str, path: str) -> Path:
 
 def _stats_of(table: Any) -> dict[str, Any]:
     stats = table.stats()
-    fields = getattr(stats, "__dataclass_fields__", None)
-    return {name: getattr(stats, name) for name in fields} if fields else dict(stats)
+    return {name: getattr(stats, name) for name in ("bytes", *stats.__dataclass_fields__)}
 
 
 def _plain(value: Any) -> Any:

@@ -15,7 +15,6 @@ __all__ = ["ANSWER_CODES", "MetricsEndpoint", "ShardCollector"]
 #: What a refusal may be for, by its number on the wire (AnswerCode of csrc/flight/wire.h).
 ANSWER_CODES = ("ok", "shard_map_mismatch", "unknown_table", "unknown_epoch", "bad_request", "overloaded", "closing",
                 "expired")
-_TABLE_STATS = {"bytes": "Bytes of the table in RAM", "rows": "Live rows"}
 
 
 class ShardCollector:
@@ -110,11 +109,23 @@ def _of_store(status: dict[str, Any]) -> Iterator[Metric]:
 
 
 def _of_tables(versions: dict[int, dict[str, Any]]) -> Iterator[Metric]:
-    families = {field: GaugeMetricFamily(f"paramserver_table_{field}", text, labels=["table", "version"])
-                for field, text in _TABLE_STATS.items()}
+    """A gauge for every number of a table's stats; of a field that holds several, one sample each, labelled `kind`."""
+    families: dict[str, GaugeMetricFamily] = {}
     for version, tables in versions.items():
         for name, table in tables.items():
-            stats = table.stats()
-            for field, family in families.items():
-                family.add_metric([name, str(version)], getattr(stats, field))
+            for field, kind, value in _numbers(table.stats()):
+                key = f"paramserver_table_{field}"
+                labels = ["table", "version", *(["kind"] if kind else [])]
+                family = families.setdefault(key, GaugeMetricFamily(key, f"`{field}` of the table's stats",
+                                                                    labels=labels))
+                family.add_metric([name, str(version), *([kind] if kind else [])], value)
     yield from families.values()
+
+
+def _numbers(stats: Any) -> Iterator[tuple[str, str, float]]:
+    """(field, kind, value) of whatever counts or measures."""
+    for field in ("bytes", *stats.__dataclass_fields__):
+        value = getattr(stats, field)
+        for kind, number in value.items() if isinstance(value, dict) else [("", value)]:
+            if isinstance(number, (int, float)) and not isinstance(number, bool):
+                yield field, kind, number

@@ -1,6 +1,7 @@
 """One shard's server as a whole: its store, the native server in front of it, and what keeps the two together."""
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ class ShardProcess:
         self._map_version = _NO_MAP
         self._expired_at = 0.0
         self._server: Any = None
+        self._serving: EpochServing | None = None
+        self._address = ""
         self._watcher: ClusterWatcher | None = None
         self._metrics: MetricsEndpoint | None = None
         limits = config.limits
@@ -53,8 +56,7 @@ class ShardProcess:
     @property
     def address(self) -> str:
         """Where clients reach it: grpc://HOST:PORT, or grpc+tls://HOST:PORT."""
-        host, _, _ = self.config.listen.rpartition(":")
-        return f"grpc{'+tls' if self.config.tls else ''}://{host}:{self._server.port}"
+        return self._address
 
     @property
     def metrics_address(self) -> str | None:
@@ -63,7 +65,7 @@ class ShardProcess:
 
     def about(self) -> dict[str, Any]:
         """The server's own part of its status."""
-        newest = self._serving.newest()
+        newest = self._serving.newest() if self._serving else None
         return {"address": self.address, "metrics": self.metrics_address, "pid": os.getpid(),
                 "replica": self.config.replica, "uptime_s": round(time.monotonic() - self._started, 3),
                 "map_version": None if self._map_version == _NO_MAP else self._map_version,
@@ -74,14 +76,16 @@ class ShardProcess:
     def stop(self) -> None:
         """Refuse new lookups, answer those in flight within drain_ms, and let the directory go. A second call does
         nothing."""
-        if self._watcher is not None:
-            self._watcher.stop()
-            self._watcher = None
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.stop()
         if self._server is not None:
             self._server.stop(self.config.limits.drain_ms)
-        if self._metrics is not None:
-            self._metrics.stop()
-            self._metrics = None
+        metrics, self._metrics = self._metrics, None
+        if metrics is not None:
+            metrics.stop()
+        # The native server holds the control function, which holds this: without the cut, both would stay.
+        self._server = self._serving = None
         self._store.close()
 
     def _start(self) -> None:
@@ -89,10 +93,13 @@ class ShardProcess:
         control = Control(self._store, changed=self._changed, about=self.about,
                           keys_per_get_max=config.limits.keys_per_get_max)
         self._server = _native_server(config, control, self._upload_folder())
+        host, _, _ = config.listen.rpartition(":")
+        self._address = f"grpc{'+tls' if config.tls else ''}://{host}:{self._server.port}"
         self._server.set_place(_NO_MAP, config.shard, config.shards)
         self._serving = EpochServing(self._store, self._server)
         self._deltas = self._delta_watch()
-        self._look()
+        self._read_map()
+        self._first_look()
         self._watcher = ClusterWatcher(config.cluster, self._look, self._server.epoch_missing_fd,
                                        config.limits.poll_ms)
         self._watcher.start()
@@ -110,10 +117,17 @@ class ShardProcess:
         if self._watcher is not None:
             self._watcher.wake()
 
+    def _first_look(self) -> None:
+        """What the store holds is served before anybody is told; what cannot be taken yet does not keep it."""
+        try:
+            self._look()
+        except ParamServerError as error:
+            print(f"paramserver: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
     def _look(self) -> None:
         """Bring what is served up to date with the cluster's directory. Each part is tried whatever others meet."""
         problems = []
-        for part in (self._read_map, self._read_deltas, self._adopt, self._expire, self._serving.sync):
+        for part in (self._read_map, self._read_deltas, self._adopt, self._expire, self._serve):
             try:
                 part()
             except ParamServerError as error:
@@ -134,7 +148,7 @@ class ShardProcess:
         self._map_seen = seen
         if len(found.shards) != self.config.shards:
             raise ShardMapError(f"{path}: {len(found.shards)} shards in map version {found.version}, but this server "
-                                f"is configured as one of {self.config.shards}: it goes on with its old map")
+                                f"is configured as one of {self.config.shards}: the map is not taken")
         self._map_version = found.version
         self._server.set_place(found.version, self.config.shard, self.config.shards)
 
@@ -144,6 +158,10 @@ class ShardProcess:
 
     def _adopt(self) -> None:
         self._store.adopt(self.config.cluster)
+
+    def _serve(self) -> None:
+        if self._serving is not None:
+            self._serving.sync()
 
     def _expire(self) -> None:
         if time.monotonic() - self._expired_at >= _EXPIRE_S:

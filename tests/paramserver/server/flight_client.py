@@ -1,6 +1,7 @@
 """A client of the wire that shares no code with the product: plain pyarrow.flight, and struct for the headers as
 csrc/flight/wire.h draws them."""
 
+import contextlib
 import itertools
 import json
 import struct
@@ -143,7 +144,10 @@ class WireClient:
         self._writer.done_writing()
 
     def close(self) -> None:
-        """Drop the connection."""
+        """End the stream, however it fares, and drop the connection."""
+        if self._writer is not None:
+            with contextlib.suppress(fl.FlightError, pa.ArrowException):
+                self._writer.close()
         self.connection.close()
 
 
