@@ -1,15 +1,15 @@
 // A cache of hot rows in front of another RowSource, such as a remote table: beside the service, keyed by (epoch, id).
 //
-// A row of one epoch never changes, so nothing has to be invalidated: a new epoch has keys of its own, and rows of older
-// ones are the first to go. Only rows that were answered from data (`hit`, `cold`) are kept, as `hit`; `default` ones for
-// default_age_max_ms if that is not 0. A source without epochs (epoch() == 0) may change at any time and is passed
-// through, as are calls that are late or cancelled on entry.
+// A row of one epoch never changes, so nothing has to be invalidated: a new epoch has keys of its own, and rows of
+// older ones are the first to go. Only rows that were answered from data (`hit`, `cold`) are kept, as `hit`; `default`
+// ones for default_age_max_ms if that is not 0. A source without epochs (epoch() == 0) may change at any time and is
+// passed through, as are calls that are late or cancelled on entry.
 //
 // Memory is sets of 8 ways, all allocated at once; eviction within a set is CLOCK with counters of 0 to 3, and a row
 // enters with 0, so that one scan does not push out what is asked for again and again.
 //
 //   Set, 64 bytes:   | tag of way 0..7, u32 each; 0: free | used count of way 0..7, u8 each | hand u32 | unused |
-//   Way:             | seq u32 | status u8 | pad | epoch u64 | id i64 | expires_ns i64 | row: dim numbers, padded to 8 |
+//   Way:             | seq u32 | status u8 | pad | epoch u64 | id i64 | expires_ns i64 | row, padded to 8 |
 //
 // Thread-safety: every method from any thread. A way is read under a sequence number (odd: being written) and copied
 // out word by word, so readers wait for nobody; a reader or writer that meets a writer takes the way as a miss.
@@ -29,7 +29,7 @@ namespace paramserver {
 
 struct HotCacheOptions {
   std::uint64_t bytes_max = std::uint64_t{64} << 20;  // all of its memory; at least one set is made
-  RowType kept = RowType::kF32;           // how rows are kept: kF16 halves them and is exact if the source's rows are f16
+  RowType kept = RowType::kF32;           // how rows are kept: kF16 halves them, exactly if the source's rows are f16
   std::int64_t row_age_max_ms = 0;        // rows older than this are asked for again (tables with a TTL); 0: never
   std::int64_t default_age_max_ms = 0;    // how long an unknown id is remembered as such; 0: not at all
   bool huge_pages = true;                 // ask the kernel for 2 MiB pages
@@ -47,7 +47,7 @@ struct HotCacheStats {
   std::uint64_t bytes = 0;     // memory set aside, touched as it fills
 };
 
-class HotRowCache final : public RowSource {
+class HotRowCache final : public RowSource, public std::enable_shared_from_this<HotRowCache> {
  public:
   // Throws OptionError, MemoryExhausted.
   HotRowCache(std::shared_ptr<const RowSource> source, const HotCacheOptions& options);

@@ -33,9 +33,9 @@ class Control:
         self._store, self._changed, self._about = store, changed, about
         self._keys_per_get_max = keys_per_get_max
         self._actions: dict[str, Callable[..., dict[str, Any]]] = {
-            "status": self._status, "stats": self._stats, "get": self._get, "why": self._why, "lease": self._lease,
-            "snapshot": self._snapshot, "add_snapshot": self._add_snapshot, "retire": self._retire,
-            "expire": self._expire, "checkpoint": self._checkpoint,
+            "status": self._status, "stats": self._stats, "tables": self._describe, "get": self._get,
+            "why": self._why, "lease": self._lease, "snapshot": self._snapshot, "add_snapshot": self._add_snapshot,
+            "retire": self._retire, "expire": self._expire, "checkpoint": self._checkpoint,
         }
         self._uploads: dict[str, Callable[..., dict[str, Any]]] = {"stage": self._stage}
 
@@ -58,6 +58,14 @@ class Control:
     def _stats(self) -> dict[str, Any]:
         return {"versions": {str(version): {name: _stats_of(table) for name, table in tables.items()}
                              for version, tables in self._tables().items()}}
+
+    def _describe(self) -> dict[str, Any]:
+        """What a client must know to ask for the newest epoch's tables."""
+        newest = max(self._store.epochs(), key=lambda held: held.number, default=None)
+        tables = self._store.tables(newest.package_version) if newest else {}
+        return {"epoch": newest.number if newest else 0,
+                "tables": {name: {"dim": table.dim, "dtype": table.dtype, "default_row": table.default_row.tolist()}
+                           for name, table in tables.items()}}
 
     def _get(self, table: str, ids: list[int], epoch: int = 0) -> dict[str, Any]:
         keys = _ids(ids, self._keys_per_get_max)

@@ -4,6 +4,7 @@
 #include "paramserver/csrc/check.h"
 
 int main() {
+  paramserver::flight::test_client();
   paramserver::flight::test_lookup_messages();
   paramserver::flight::test_shard_state();
   paramserver::flight::test_shard_server();

@@ -3,6 +3,7 @@
 
 namespace paramserver::flight {
 
+void test_client();
 void test_lookup_messages();
 void test_shard_server();
 void test_shard_state();
