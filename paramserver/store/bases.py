@@ -1,7 +1,7 @@
 """Bases: a package version's tables at one sequence each, in a folder that appears whole, by rename.
 
     <version>.<generation>/manifest.json   {"format", "package_version", "generation", "shard", "shards", "epoch",
-                                            "tables": {name: {"file", "bytes", "checksum", "base_sequence"}}}
+                                            "tables": {name: {"file", "bytes", "checksum", "base_sequence", "time_s"}}}
     <version>.<generation>/<table><suffix>
 
 Generation 0 is the intake's copy of what was given; later ones are written from memory, so that the log can be cut. The
@@ -34,13 +34,14 @@ _CHUNK_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class TableFile:
-    """One table of a base: its file's name, bytes and blake2b checksum (32 hexadecimal digits), and the sequence that
-    its rows are of."""
+    """One table of a base: its file's name, bytes and blake2b checksum (32 hexadecimal digits), and the sequence
+    and time, in seconds since 1970, that its rows are of."""
 
     file: str
     bytes: int
     checksum: str
     base_sequence: int
+    time_s: int
 
 
 @dataclass(frozen=True)
@@ -80,13 +81,13 @@ def copy_file(source: Path, target: Path) -> TableFile:
             size += len(chunk)
         writer.flush()
         os.fsync(writer.fileno())
-    return TableFile(target.name, size, digest.hexdigest(), 0)
+    return TableFile(target.name, size, digest.hexdigest(), 0, 0)
 
 
-def table_file(path: Path, base_sequence: int) -> TableFile:
+def table_file(path: Path, base_sequence: int, time_s: int) -> TableFile:
     """What a manifest says of a file that was just written. Raises OSError."""
     size, checksum = _measure(path)
-    return TableFile(path.name, size, checksum, base_sequence)
+    return TableFile(path.name, size, checksum, base_sequence, time_s)
 
 
 def verify_file(path: Path, expected: TableFile) -> None:
@@ -164,7 +165,8 @@ def _table_file(name: str, value: Any) -> TableFile:
     table = TableFile(**value)
     if not isinstance(table.file, str) or Path(table.file).name != table.file or not isinstance(table.checksum, str):
         raise ValueError(f"table {name!r} is {value}")
-    _number(table.bytes), _number(table.base_sequence)
+    for number in (table.bytes, table.base_sequence, table.time_s):
+        _number(number)
     return table
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import secrets
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from paramserver.store.layout import Layout
 from paramserver.store.line import Refused
 from paramserver.store.log import DeltaLog
 from paramserver.store.recovery import Version
-from paramserver.store.table_files import TableFiles, check_suffix
+from paramserver.store.table_files import TableFiles, base_of, check_suffix
 
 __all__ = ["Intake", "check_tables"]
 
@@ -45,16 +46,22 @@ class Intake:
         with durable.disk_errors(f"package version {version}"):
             for name, path in tables.items():
                 file = bases_.copy_file(Path(path), folder / f"{name}{Path(path).suffix}")
-                copied[name] = replace(file, base_sequence=int(sequences.get(name, 0)))
+                sequence, time_s = base_of(folder / file.file, version)
+                copied[name] = replace(file, base_sequence=int(sequences.get(name, sequence)),
+                                       time_s=time_s or int(time.time()))
         return Base(folder, version, 0, self._files.shard, self._files.shards, copied)
 
     def write(self, folder: Path, serving: Version, epoch: Epoch, generation: int) -> Base:
         """Write the tables of a version as of an epoch, and the manifest. Raises TableFileError, StoreFull."""
         tables = {}
         for name, line in serving.lines.items():
-            path = self._files.write(folder / name, line.table, epoch.number)
+            sequence, number = epoch.sequences[name], epoch.package_version
+            entry = self._log.entries(number, name).get(sequence)
+            time_s = entry.time_s if entry else serving.base.tables[name].time_s
+            path = self._files.write(folder / name, line.table, epoch.number, sequence=sequence, version=number,
+                                     time_s=time_s)
             with durable.disk_errors(f"{path}"):
-                tables[name] = bases_.table_file(path, epoch.sequences[name])
+                tables[name] = bases_.table_file(path, sequence, time_s)
         base = Base(folder, epoch.package_version, generation, self._files.shard, self._files.shards, tables, epoch)
         with durable.disk_errors(f"{folder}"):
             bases_.write_manifest(base)

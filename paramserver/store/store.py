@@ -440,10 +440,14 @@ class ShardStore:
 
 
 def _same(here: Version, base: Base) -> dict[str, Any]:
-    if here.base.generation == 0 and dict(here.base.tables) != dict(base.tables):
+    if here.base.generation == 0 and _content(here.base) != _content(base):
         raise StoreError(f"package version {base.package_version} serves here with other files: what a version holds "
                          "never changes, take a new number")
     return {"state": "already", "refused": []}
+
+
+def _content(base: Base) -> dict[str, tuple[str, int]]:
+    return {name: (table.checksum, table.base_sequence) for name, table in base.tables.items()}
 
 
 def _check_version(version: Any) -> None:

@@ -1,4 +1,8 @@
-"""How tables come from files and go into files: the one place that knows their formats."""
+"""How tables come from files and go into files: the one place of the store that knows their formats.
+
+A package version may come as Parquet files or as snapshots (paramserver/snapshot.py); what the store writes is always a
+snapshot.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,14 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from paramserver import durable, parquet
-from paramserver.errors import OptionError, TableFileError
+from paramserver import parquet
+from paramserver.errors import OptionError, StoreError, TableFileError
 from paramserver.shard_map import shard_of
+from paramserver.snapshot import Snapshot, load_table, steps, write_snapshot
+from paramserver.table import Table
 
-__all__ = ["SUFFIXES", "TableFiles", "TableOptions", "check_suffix"]
+__all__ = ["SNAPSHOT_SUFFIX", "SUFFIXES", "TableFiles", "TableOptions", "base_of", "check_suffix"]
 
+#: The ending of a snapshot's name.
+SNAPSHOT_SUFFIX = ".snap"
 #: Endings of the files that a package version may come as.
-SUFFIXES = (".parquet",)
+SUFFIXES = (".parquet", SNAPSHOT_SUFFIX)
 
 #: The options of a table, for all tables, or by table and package version.
 TableOptions = Mapping[str, Any] | Callable[[str, int], Mapping[str, Any]]
@@ -22,33 +30,34 @@ TableOptions = Mapping[str, Any] | Callable[[str, int], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class TableFiles:
-    """table_class: Table or ReferenceTable. options: what it is made with."""
+    """table_class: Table or ReferenceTable. options: what it is made with; `dtype` is for Parquet files, a snapshot has
+    its own."""
 
     table_class: type
     options: TableOptions
     shard: int
     shards: int
 
-    def load(self, path: Path, name: str, version: int, base_sequence: int) -> Any:
-        """The table in the file at `path`, at `base_sequence`. Raises TableFileError, also for rows of other shards."""
+    def load(self, path: Path, name: str, version: int, base_sequence: int, time_s: int) -> Any:
+        """The table in the file at `path`, whose rows are of `base_sequence` and `time_s`, checked by the checksums of
+        a snapshot. Raises TableFileError, also for rows of other shards, StoreDamaged, OptionError."""
         options = dict(self.options(name, version) if callable(self.options) else self.options)
         dtype = options.pop("dtype", None)
-        made = _with_options(self.table_class, {**options, "base_sequence": base_sequence})
-        table = parquet.load(made, path, name, dtype)
+        options |= {"base_sequence": base_sequence, "base_time_s": time_s}
+        if path.suffix != SNAPSHOT_SUFFIX:
+            table = parquet.load(_with_options(self.table_class, options), path, name, dtype)
+        elif self.table_class is Table:
+            table = load_table(path, name, **options)
+        else:
+            table = _filled(self.table_class, Snapshot.open(path), name, options)
         self._check_shard(path, table)
         return table
 
-    def write(self, path: Path, table: Any, epoch: int) -> Path:
-        """Write a table as of `epoch`, synced, to `path` and a suffix of its own. Returns the file's path. Raises
-        TableFileError, StoreFull, StoreError."""
-        path = path.with_name(path.name + SUFFIXES[0])
-        try:
-            parquet.save(_AtEpoch(table, epoch), path)
-        except TableFileError as error:
-            if isinstance(error.__cause__, OSError):
-                with durable.disk_errors(f"{path}"):
-                    raise error.__cause__ from error
-            raise
+    def write(self, path: Path, table: Any, epoch: int, *, sequence: int, version: int, time_s: int) -> Path:
+        """Write a table as of `epoch`, synced, to `path` and the suffix of snapshots. Returns the file's path. Raises
+        TableFileError, StoreFull."""
+        path = path.with_name(path.name + SNAPSHOT_SUFFIX)
+        write_snapshot(path, table, epoch, base_sequence=sequence, package_version=version, time_s=time_s)
         return path
 
     def _check_shard(self, path: Path, table: Any) -> None:
@@ -69,19 +78,24 @@ def check_suffix(path: Path) -> str:
     return path.suffix
 
 
+def base_of(path: Path, version: int) -> tuple[int, int]:
+    """What the file of a table says of its rows: (sequence, time_s), 0 for what it does not say. Raises StoreError when
+    it is of another package version, TableFileError, StoreDamaged."""
+    if path.suffix != SNAPSHOT_SUFFIX:
+        return 0, 0
+    header = Snapshot.open(path).header
+    if header.package_version not in (0, version):
+        raise StoreError(f"{path} is of package version {header.package_version}, not of {version}")
+    return header.base_sequence, header.time_s
+
+
 def _with_options(table_class: type, options: Mapping[str, Any]) -> Any:
     return lambda name, dim, **more: table_class(name, dim, **{**more, **options})
 
 
-class _AtEpoch:
-    """A table as of one epoch, as parquet.save reads it."""
-
-    def __init__(self, table: Any, epoch: int) -> None:
-        self._table, self._epoch = table, epoch
-        self.dim, self.dtype, self.default_row = table.dim, table.dtype, table.default_row
-
-    def ids(self) -> np.ndarray:
-        return self._table.ids(epoch=self._epoch)
-
-    def lookup(self, ids: np.ndarray, out: np.ndarray, status: np.ndarray) -> None:
-        self._table.lookup(ids, out=out, status=status, epoch=self._epoch)
+def _filled(table_class: type, snapshot: Snapshot, name: str, options: Mapping[str, Any]) -> Any:
+    snapshot.verify()
+    table = table_class(name, snapshot.dim, dtype=snapshot.dtype, default_row=snapshot.default_row, **options)
+    for first, end in steps(len(snapshot), snapshot.dim):
+        table.upsert(snapshot.ids[first:end], snapshot.rows(first, end))
+    return table

@@ -86,7 +86,7 @@ def test_without_renames_the_proof_fails(tmp_path, library):
     said = fails_somewhere(place, library, points, "half", broken="rename")
     assert said and "epochs" in said
     forget(place)
-    points = paths(calls_of(place, library, broken="rename"), "manifest.json", ".parquet")
+    points = paths(calls_of(place, library, broken="rename"), "manifest.json", ".parquet", ".snap")
     assert fails_somewhere(place, library, points[-4:], "half", broken="rename")
 
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -215,7 +216,7 @@ def test_equal_states_give_equal_snapshots(tmp_path, store):
 def test_a_damaged_snapshot_is_refused(tmp_path, store, damage):
     grown(store, range(1, 3))
     store.snapshot(tmp_path / "snap")
-    rows, manifest = tmp_path / "snap" / "item.parquet", tmp_path / "snap" / "manifest.json"
+    rows, manifest = tmp_path / "snap" / "item.snap", tmp_path / "snap" / "manifest.json"
     raw = rows.read_bytes()
     if damage == "flip":
         rows.write_bytes(raw[:100] + bytes([raw[100] ^ 1]) + raw[101:])
@@ -253,3 +254,52 @@ def test_an_empty_base_row_set_is_a_table_too(tmp_path):
         store.stage(delta_of(1, version=1))
         store.publish(Epoch(1, 1, {"item": 1}))
         assert rows_at(store, version=1) == expected([delta_of(1)], base=np.array([], np.int64))
+
+
+def test_a_version_may_come_as_a_snapshot_file_that_says_what_it_is_of(tmp_path, store):
+    grown(store, range(1, 4))
+    store.snapshot(tmp_path / "snap")
+    path = tmp_path / "snap" / "item.snap"
+    with open_store(tmp_path / "other") as other:
+        with pytest.raises(StoreError, match="is of package version 4, not of 5"):
+            other.add_snapshot(5, {"item": path})
+        other.add_snapshot(VERSION, {"item": path})
+        assert (other.stage(delta_of(3)), other.stage(delta_of(4))) == ("already", "applied")
+        other.publish(Epoch(1, VERSION, {"item": 3}))
+        assert rows_at(other) == rows_at(store)
+    raw = bytearray(path.read_bytes())
+    raw[-5000] ^= 1
+    path.write_bytes(raw)
+    with open_store(tmp_path / "third") as third, pytest.raises(StoreDamaged):
+        third.add_snapshot(VERSION, {"item": path})
+    raw = bytearray((found := next((tmp_path / "other").glob("bases/*/item.snap"))).read_bytes())
+    raw[4200] ^= 1
+    found.write_bytes(raw)
+    with pytest.raises(StoreDamaged):
+        open_store(tmp_path / "other")
+
+
+def test_rows_expire_by_the_time_of_their_delta_across_checkpoints(tmp_path):
+    options = {"ttl_s": 3600.0}
+    now = int(time.time())
+    with open_store(tmp_path / "shard", options=options, hold_s=0.0) as store:
+        add(store)
+        store.stage(delta_of(1, ids=(1,), time_s=now))
+        store.publish(Epoch(1, VERSION, {"item": 1}))
+        assert store.tables(VERSION)["item"].why(1)["time_s"] == now
+        store.checkpoint(VERSION)
+        assert read_manifest(next((tmp_path / "shard" / "bases").iterdir())).tables["item"].time_s == now
+    with open_store(tmp_path / "shard", options=options) as store:
+        assert store.tables(VERSION)["item"].why(1)["time_s"] == now
+
+
+def test_options_may_depend_on_table_and_version(tmp_path):
+    asked = []
+
+    def options(table, version):
+        asked.append((table, version))
+        return {"dtype": "f16" if table == "user" else "f32"}
+
+    with serving(tmp_path / "shard", tables=("item", "user"), options=options) as store:
+        assert asked == [("item", VERSION), ("user", VERSION)]
+        assert [store.tables(VERSION)[name].dtype for name in ("item", "user")] == ["f32", "f16"]
