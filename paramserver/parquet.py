@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from paramserver import parquet_columns
 from paramserver.arrays import ROWS_MAX
-from paramserver.errors import DuplicateIdError, RowValueError, TableValueError
+from paramserver.errors import DuplicateIdError, RowValueError
 from paramserver.parquet_columns import DEFAULT_ROW_KEY, DTYPE_KEY, Place
 from paramserver.quantize import ErrorMeter
 from paramserver.status import RowStatus
@@ -63,7 +63,7 @@ def load(table_class: type, path: str | Path, name: str | None = None, dtype: st
             table = table_class(path.stem if name is None else name, dim, rows_hint=rows_hint, dtype=dtype,
                                 default_row=default_row)
         except RowValueError as error:
-            raise TableValueError(f"{path}: metadata {DEFAULT_ROW_KEY.decode()}: {error}") from error
+            raise parquet_columns.default_row_error(path, error) from error
         first = 0
         batch_rows = max(1, BATCH_BYTES // (4 * dim))
         for batch in file.iter_batches(batch_size=batch_rows, columns=[id_column, row_column]):

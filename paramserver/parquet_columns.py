@@ -16,8 +16,8 @@ from paramserver.arrays import DIM_MAX, DTYPES
 from paramserver.errors import RowValueError, TableFileError, TableNullError, TableSchemaError, TableValueError
 from paramserver.quantize import store_rows
 
-__all__ = ["DEFAULT_ROW_KEY", "DTYPE_KEY", "Place", "check_schema", "dim_and_default", "dtype_of", "file_errors",
-           "fits", "ids_of", "replacing", "schema_of", "table_of", "value_error", "values_of"]
+__all__ = ["DEFAULT_ROW_KEY", "DTYPE_KEY", "Place", "check_schema", "default_row_error", "dim_and_default", "dtype_of",
+           "file_errors", "fits", "ids_of", "replacing", "schema_of", "table_of", "value_error", "values_of"]
 
 DEFAULT_ROW_KEY = b"lambda_svc.default_row"
 DTYPE_KEY = b"lambda_svc.dtype"
@@ -68,7 +68,7 @@ def dim_and_default(path: Path, file: pq.ParquetFile, row_column: str,
     dim = found if dim is None else dim
     if found != dim:
         raise TableSchemaError(f"{path}: column {row_column!r} has {found} elements a row, expected {dim}")
-    if dim == 0:
+    if dim < 1:
         raise TableSchemaError(f"{path}: column {row_column!r} is {row_type} without elements: the dim is unknown")
     if dim > DIM_MAX:
         raise TableSchemaError(f"{path}: column {row_column!r} has {dim} elements a row, expected at most {DIM_MAX}")
@@ -138,6 +138,11 @@ def value_error(where: Place, i: int, one: int, dtype: str) -> TableValueError:
     """The error for row i of a batch, the row of id `one`, which cannot be stored."""
     return TableValueError(f"{where.of(where.row_column, i)} (id {one}) holds NaN, infinity or a number too large for "
                            f"{dtype}")
+
+
+def default_row_error(path: Path, error: RowValueError) -> TableValueError:
+    """The error for a default row in the metadata that cannot be stored."""
+    return TableValueError(f"{path}: metadata {DEFAULT_ROW_KEY.decode()}: {error}")
 
 
 def schema_of(dtype: str, dim: int, default_row: np.ndarray) -> pa.Schema:

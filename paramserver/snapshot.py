@@ -15,7 +15,6 @@ import numpy as np
 from paramserver import _core
 from paramserver.arrays import DTYPES
 from paramserver.errors import EpochError, OptionError
-from paramserver.quantize import stored_row_bytes
 from paramserver.status import RowStatus
 from paramserver.table import Table
 
@@ -32,6 +31,8 @@ BATCH_BYTES = 8 << 20
 # Blocks of 1 MiB, and ids, that one thread verifies at a time.
 _VERIFY_BLOCKS = 16
 _VERIFY_IDS = 1 << 20
+# Steps of about 1 MiB that are loaded at a time; as many more are read ahead.
+_LOAD_STEPS = 32
 
 
 @dataclass(frozen=True)
@@ -131,23 +132,7 @@ class Snapshot:
         """Read the whole file and check every checksum, and that ids ascend by the mixing hash and none is there twice.
         threads: as many as there are CPUs when None. Raises StoreDamaged naming the first place found, TableFileError.
         """
-        blocks = self._file.blocks
-        done = 0
-        with ThreadPoolExecutor(threads or len(os.sched_getaffinity(0))) as pool:
-            checks = [pool.submit(self._file.verify_blocks, first, first + _VERIFY_BLOCKS)
-                      for first in range(0, blocks, _VERIFY_BLOCKS)]
-            order = [pool.submit(self._file.check_order, first, first + _VERIFY_IDS)
-                     for first in range(0, len(self), _VERIFY_IDS)]
-            try:
-                for check in checks:
-                    check.result()
-                    done = min(blocks, done + _VERIFY_BLOCKS)
-                    if progress is not None:
-                        progress(len(self) * done // blocks, len(self))
-                for check in order:
-                    check.result()
-            finally:
-                pool.shutdown(cancel_futures=True)
+        _verify(self._file, self._file.blocks, len(self), threads, progress)
 
 
 def write_snapshot(path: str | Path, source: Any, epoch: int = 0, *, base_sequence: int | None = None,
@@ -168,11 +153,15 @@ def write_snapshot(path: str | Path, source: Any, epoch: int = 0, *, base_sequen
     times = rows.times
     writer = _core.SnapshotWriter(os.fspath(path), DTYPES.index(rows.dtype), rows.dim, times is not None, len(rows.ids),
                                   *numbers, rows.stored_default_row[None])
-    for first, end in steps(len(rows.ids), rows.dim):
-        writer.append(rows.ids[first:end], rows.stored_rows(first, end), None if times is None else times[first:end])
-        if progress is not None:
-            progress(end, len(rows.ids))
-    writer.finish()
+    try:
+        for first, end in steps(len(rows.ids), rows.dim):
+            part = None if times is None else times[first:end]
+            writer.append(rows.ids[first:end], rows.stored_rows(first, end), part)
+            if progress is not None:
+                progress(end, len(rows.ids))
+        writer.finish()
+    finally:
+        writer.abandon()
     return Snapshot.open(path).header
 
 
@@ -197,28 +186,36 @@ class _TableRows:
 
     def __init__(self, table: Any, epoch: int) -> None:
         self._table, self._epoch = table, epoch
-        self.dtype, self.dim = table.dtype, table.dim
-        self.ids = np.array(table.ids(epoch) if epoch else table.ids())
+        self.dtype, self.dim, self.default_row = table.dtype, table.dim, table.default_row
+        ids = table.ids(epoch)
+        self.stored_default_row = table.lookup_stored(_unused(ids), epoch)[0]
+        self.ids = np.array(ids)
         _core.sort_by_mix(self.ids)
-
-    @property
-    def stored_default_row(self) -> np.ndarray:
-        return _stored(self._table.default_row[None], self.dtype)[0]
 
     def stored_rows(self, first: int, end: int) -> np.ndarray:
         ids = self.ids[first:end]
         status = np.empty(len(ids), np.uint8)
-        rows = self._table.lookup(ids, status=status, **({"epoch": self._epoch} if self._epoch else {}))
+        rows = self._table.lookup_stored(ids, self._epoch, status)
         gone = status > RowStatus.COLD
         if gone.any():
-            raise EpochError(f"table {self._table.name}: id {ids[int(np.argmax(gone))]} vanished while it was written: "
-                             "publish an epoch, and write that")
-        return _stored(rows, self.dtype)
+            i = int(np.argmax(gone))
+            raise EpochError(f"table {self._table.name}: id {ids[i]} is {RowStatus(status[i]).name} while its row is "
+                             "written: publish an epoch, and write that")
+        return rows
+
+    def rows(self, first: int, end: int) -> np.ndarray:
+        return _loaded(self.stored_rows(first, end), self.dtype, self.dim)
+
+
+def _unused(ids: np.ndarray) -> np.ndarray:
+    """An id that is not among n ids: one of n + 1 is not."""
+    return np.setdiff1d(np.arange(len(ids) + 1), ids)[:1]
 
 
 def rows_in_order(source: Any, epoch: int = 0) -> Any:
-    """What has `ids` int64[n] in the order of snapshots, `stored_rows(first, end)`, `stored_default_row`, `times`,
-    `dtype` and `dim`: a Snapshot itself, or the rows of a Table or ReferenceTable as of `epoch`."""
+    """A Snapshot itself, or the rows of a Table or ReferenceTable as of `epoch` with the same face: `ids` int64[n] in
+    the order of snapshots, `stored_rows` and `rows` of (first, end), `stored_default_row`, `default_row`, `times`,
+    `dtype` and `dim`."""
     if isinstance(source, Snapshot):
         if epoch:
             raise EpochError(f"epoch is {epoch}, expected 0: {source!r} has one state")
@@ -227,29 +224,47 @@ def rows_in_order(source: Any, epoch: int = 0) -> Any:
 
 
 def load_table(path: str | Path, name: str | None = None, *, progress: Progress | None = None, verify: bool = True,
-               **options: Any) -> Table:
-    """A Table with the rows of the snapshot at `path`, read in file order by several threads.
+               threads: int | None = None, **options: Any) -> Table:
+    """A Table in RAM with the rows of the snapshot at `path`, byte for byte, read in file order by several threads.
 
-    name: the file's without `.snap` when None. verify: check the checksums on the way. options: as Table's, without
-    dim, dtype and default_row. Raises as Snapshot.open and Snapshot.verify, and MemoryExhausted.
+    name: the file's without `.snap` when None. verify: check every checksum and the order of ids on the way. threads:
+    as many as there are CPUs when None. options: as Table's, without dim and dtype; base_sequence and base_time_s are
+    the snapshot's unless given. Raises as Snapshot.open, Snapshot.verify and Table.
     """
     snapshot = Snapshot.open(path)
-    header = snapshot.header
+    header, file = snapshot.header, snapshot.native
+    threads = threads or len(os.sched_getaffinity(0))
+    said = {"rows_hint": header.rows, "base_sequence": header.base_sequence}
+    if header.time_s:
+        said["base_time_s"] = header.time_s
     table = Table(snapshot.name if name is None else name, header.dim, dtype=header.dtype,
-                  default_row=snapshot.default_row, **{"rows_hint": header.rows, **options})
+                  default_row=snapshot.default_row, **{**said, **options})
     if verify:
-        snapshot.verify()
-    for first, end in steps(len(snapshot), header.dim):
-        table.upsert(snapshot.ids[first:end], snapshot.rows(first, end))
+        _verify(file, file.slots_block, len(snapshot), threads, None)
+    file.load_default_row(table.native)
+    done = 0
+    for first in range(0, file.load_steps, _LOAD_STEPS):
+        done += file.load_rows(table.native, first, first + _LOAD_STEPS, _LOAD_STEPS, threads, verify)
         if progress is not None:
-            progress(end, len(snapshot))
+            progress(done, len(snapshot))
     return table
 
 
-def _stored(rows: np.ndarray, dtype: str) -> np.ndarray:
-    out = np.empty((len(rows), stored_row_bytes(dtype, rows.shape[1])), np.uint8)
-    _core.store_rows(DTYPES.index(dtype), np.ascontiguousarray(rows, np.float32), out)
-    return out
+def _verify(file: Any, blocks: int, rows: int, threads: int | None, progress: Progress | None) -> None:
+    """Check the first blocks of a file, and the order of all ids."""
+    with ThreadPoolExecutor(threads or len(os.sched_getaffinity(0))) as pool:
+        checks = [pool.submit(file.verify_blocks, first, min(blocks, first + _VERIFY_BLOCKS))
+                  for first in range(0, blocks, _VERIFY_BLOCKS)]
+        order = [pool.submit(file.check_order, first, first + _VERIFY_IDS) for first in range(0, rows, _VERIFY_IDS)]
+        try:
+            for done, check in enumerate(checks, 1):
+                check.result()
+                if progress is not None:
+                    progress(rows * min(blocks, done * _VERIFY_BLOCKS) // blocks, rows)
+            for check in order:
+                check.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _loaded(stored: np.ndarray, dtype: str, dim: int) -> np.ndarray:

@@ -98,6 +98,11 @@ class Table:
         return row
 
     @property
+    def native(self) -> Any:
+        """The native table (csrc/table.h), for what fills tables from files."""
+        return self._core
+
+    @property
     def sequence(self) -> int:
         """The sequence of the newest delta applied, base_sequence before the first."""
         return self._core.sequence()

@@ -14,6 +14,7 @@
 #include "paramserver/csrc/stored_rows.h"
 #include "paramserver/csrc/snapshot_file.h"
 #include "paramserver/csrc/snapshot_file_builder.h"
+#include "paramserver/csrc/snapshot_file_load.h"
 #include "paramserver/csrc/snapshot_file_writer.h"
 
 namespace nb = nanobind;
@@ -56,8 +57,11 @@ void bind_file(nb::module_& m) {
              return nb::make_tuple(static_cast<int>(h.stored), h.dim, h.times, h.rows, h.base_sequence,
                                    h.package_version, h.time_s, h.row_bytes(), f.layout().geometry().slot_bytes);
            })
+      .def_prop_ro("slots_offset", &SnapshotFile::slots_offset)
+      .def_prop_ro("slots_block", [](const SnapshotFile& f) {
+        return f.layout().section(SnapshotSection::kSlots).first_block;
+      })
       .def_prop_ro("blocks", [](const SnapshotFile& f) { return f.layout().blocks(); })
-      .def_prop_ro("file_bytes", [](const SnapshotFile& f) { return f.layout().file_bytes(); })
       .def("default_row",
            [](const File& f) {
              return borrowed(f, reinterpret_cast<const std::uint8_t*>(f->default_row()), f->header().row_bytes());
@@ -67,6 +71,12 @@ void bind_file(nb::module_& m) {
       .def("read_rows", [](const SnapshotFile& f, std::uint64_t first, std::uint64_t end,
                            OutStoredRows out) { f.read_rows(first, end, bytes_of(out)); },
            "first"_a, "end"_a, "out"_a.noconvert(), Release())
+      .def("load_default_row", [](const SnapshotFile& f, Table& table) { load_default_row(f, table); }, "table"_a)
+      .def_prop_ro("load_steps", &load_steps)
+      .def("load_rows",
+           [](const SnapshotFile& f, Table& table, std::uint64_t first, std::uint64_t end, std::uint64_t ahead,
+              unsigned threads, bool verify) { return load_rows(f, table, first, end, ahead, threads, verify); },
+           "table"_a, "first"_a, "end"_a, "ahead"_a, "threads"_a, "verify"_a, Release())
       .def("verify_blocks", &SnapshotFile::verify_blocks, "first"_a, "end"_a, Release())
       .def("check_order", &SnapshotFile::check_order, "first"_a, "end"_a, Release());
 }
@@ -87,6 +97,7 @@ void bind_writers(nb::module_& m) {
              w.append_packed(ids.data(), bytes_of(rows), times_of(times), ids.size());
            },
            "ids"_a.noconvert(), "rows"_a.noconvert(), "times"_a.noconvert().none(), Release())
+      .def("abandon", &SnapshotWriter::abandon)
       .def("finish", &SnapshotWriter::finish, Release());
   nb::class_<SnapshotBuilder>(m, "SnapshotBuilder")
       .def("__init__",
@@ -109,6 +120,7 @@ void bind_writers(nb::module_& m) {
       .def_prop_ro("last_id", &SnapshotBuilder::last_id)
       .def_prop_ro("rows_written", &SnapshotBuilder::rows_written)
       .def("write_partition", &SnapshotBuilder::write_partition, Release())
+      .def("abandon", &SnapshotBuilder::abandon)
       .def("finish", &SnapshotBuilder::finish, Release());
 }
 

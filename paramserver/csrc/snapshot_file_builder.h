@@ -47,6 +47,10 @@ class SnapshotBuilder {
   std::uint64_t rows_written() const noexcept { return rows_written_; }
   // The file appears. Only after write_partition() was false.
   void finish();
+  // Leaves nothing behind, as the destructor does; the builder is of no use afterwards.
+  void abandon() noexcept {
+    if (writer_ != nullptr) writer_->abandon();
+  }
 
  private:
   struct Chunk {

@@ -78,8 +78,11 @@ SnapshotWriter::SnapshotWriter(std::string path, const SnapshotHeader& header, c
   default_row_.finish();
 }
 
-SnapshotWriter::~SnapshotWriter() {
-  if (!published_) ::unlink(file_.path().c_str());
+SnapshotWriter::~SnapshotWriter() { abandon(); }
+
+void SnapshotWriter::abandon() noexcept {
+  if (!done_) ::unlink(file_.path().c_str());
+  done_ = true;
 }
 
 void SnapshotWriter::check_next(std::int64_t id) const {
@@ -133,7 +136,7 @@ void SnapshotWriter::finish() {
   file_.write_at(0, page.data(), page.size());
   file_.sync();
   if (::rename(file_.path().c_str(), path_.c_str()) != 0) throw_file_error(errno, path_, "rename to it");
-  published_ = true;
+  done_ = true;
   sync_folder(folder_of(path_));
 }
 

@@ -33,6 +33,9 @@ class SnapshotWriter {
   // TableFileError.
   void finish();
 
+  // Leaves nothing behind, as the destructor does; the writer is of no use afterwards.
+  void abandon() noexcept;
+
   const SnapshotHeader& header() const noexcept { return header_; }
   // The id appended last, 0 before.
   std::int64_t last_id() const noexcept { return last_id_; }
@@ -64,7 +67,7 @@ class SnapshotWriter {
   const SnapshotHeader header_;
   const SnapshotLayout layout_;
   File file_;
-  bool published_ = false;
+  bool done_ = false;
   std::uint64_t rows_ = 0;
   std::int64_t last_id_ = 0;
   Stream default_row_;

@@ -87,6 +87,10 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   // Rows are rounded to the stored type; the last of equal ids wins. Returns how many ids were new. Throws
   // RowValueError before anything is written, MemoryExhausted with a prefix of the batch written.
   std::uint64_t upsert(const std::int64_t* ids /*[n]*/, const float* rows /*[n, dim]*/, std::size_t n);
+  // The same for rows as they are stored, taken byte for byte (table_load.cc). Throws OptionError with a tier.
+  void load_rows(const std::int64_t* ids /*[n]*/, const std::byte* const* rows /*[n]*/, std::size_t n);
+  // The default row as it is stored, before anybody reads.
+  void load_default_row(const std::byte* row /*[row_bytes]*/) noexcept;
   // Returns how many of the ids were here.
   std::uint64_t erase(const std::int64_t* ids /*[n]*/, std::size_t n);
 
