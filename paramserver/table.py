@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Self
 
@@ -54,21 +55,28 @@ class Table:
     more. ttl_s: a row expires this many seconds after the time of the delta that wrote it, and is then unknown; 0:
     never. base_time_s: when the base state was written, seconds since 1970, for ttl_s; None: now. admit_after: an id
     that is new to the table is stored by the k-th delta that contains it, and `filtered` before.
-    Raises OptionError, ArrayError, RowValueError, MemoryExhausted, InstructionSetError.
+    shared: a file, best in /dev/shm, that the table lies in, so that other processes of the host can read it with
+    paramserver.mapped.MappedTable; space is taken whole, segment by segment. It is gone when the table is. None: memory
+    of this process alone.
+    Raises OptionError, ArrayError, RowValueError, MemoryExhausted, InstructionSetError; with `shared`, StoreLocked when
+    another process owns the file, and StoreError when it cannot be made.
     """
 
     def __init__(self, name: str, dim: int, *, dtype: str = "f32", rows_hint: int = 0,
                  default_row: np.ndarray | Sequence[float] | None = None, huge_pages: bool = True,
                  instruction_set: str | None = None, base_sequence: int = 0, ttl_s: float = 0.0,
-                 base_time_s: float | None = None, admit_after: int = 1) -> None:
+                 base_time_s: float | None = None, admit_after: int = 1,
+                 shared: str | PathLike[str] | None = None) -> None:
         arrays.check_options(dim, dtype, rows_hint)
         arrays.check_lifetime(base_sequence, ttl_s, admit_after)
         self._name = name
         self._dim = int(dim)
         self._dtype = dtype
         row = arrays.as_default_row(default_row, dim)
-        self._core = _core.Table(self._dim, arrays.DTYPES.index(dtype), int(rows_hint), row, huge_pages, instruction_set,
-                                 int(base_sequence), float(ttl_s), arrays.as_time_s(base_time_s), int(admit_after))
+        stored, file = arrays.DTYPES.index(dtype), None if shared is None else fspath(shared)
+        self._core = _core.Table(self._dim, stored, int(rows_hint), row, huge_pages, instruction_set,
+                                 int(base_sequence), float(ttl_s), arrays.as_time_s(base_time_s), int(admit_after),
+                                 file, name)
 
     @property
     def name(self) -> str:
@@ -122,8 +130,8 @@ class Table:
     def upsert(self, ids: np.ndarray | Sequence[int], rows: np.ndarray) -> int:
         """Insert or replace rows float32[n, dim] of ids int64|uint64[n], each row at once for every reader; the last of
         equal ids wins. Returns how many ids were new. Raises IdError, ArrayError, RowValueError (NaN, infinity, too
-        large for the dtype) before anything is written, EpochError once the table takes deltas, and MemoryExhausted with a
-        part written."""
+        large for the dtype) before anything is written, EpochError once the table takes deltas, and MemoryExhausted
+        with a part written."""
         ids = arrays.as_ids(ids)
         return self._core.upsert(ids, arrays.as_rows(rows, ids.size, self._dim))
 

@@ -16,6 +16,7 @@
 #include "paramserver/csrc/error.h"
 #include "paramserver/csrc/half.h"
 #include "paramserver/csrc/hash.h"
+#include "paramserver/csrc/mapped_memory.h"
 #include "paramserver/csrc/table.h"
 
 namespace nb = nanobind;
@@ -23,7 +24,8 @@ using namespace nb::literals;
 
 namespace paramserver {
 
-void bind_rows(nb::module_& m);  // bindings_rows.cc
+void bind_rows(nb::module_& m);    // bindings_rows.cc
+void bind_mapped(nb::module_& m);  // bindings_mapped.cc
 
 namespace {
 
@@ -55,8 +57,10 @@ std::shared_ptr<Table> make_table(std::uint32_t dim, int stored, std::uint64_t r
                                   std::optional<Row> default_row, bool huge_pages,
                                   const std::optional<std::string>& instruction_set,
                                   std::int64_t base_sequence, double ttl_s, std::uint32_t base_time_s,
-                                  std::uint64_t admit_after) {
-  return std::make_shared<Table>(TableOptions{.dim = dim,
+                                  std::uint64_t admit_after, const std::optional<std::string>& shared,
+                                  const std::string& name) {
+  const auto memory = shared ? MappedMemory::create({.path = *shared}) : nullptr;
+  auto table = std::make_shared<Table>(TableOptions{.dim = dim,
                                               .stored = static_cast<Stored>(stored),
                                               .rows_hint = rows_hint,
                                               .default_row = data_or_null(default_row),
@@ -65,7 +69,10 @@ std::shared_ptr<Table> make_table(std::uint32_t dim, int stored, std::uint64_t r
                                               .base_sequence = base_sequence,
                                               .ttl_s = ttl_s,
                                               .base_time_s = base_time_s,
-                                              .admit_after = admit_after});
+                                              .admit_after = admit_after,
+                                              .memory = memory});
+  if (memory != nullptr) memory->show(table->state_offset(), name, base_sequence);
+  return table;
 }
 
 nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> ids_array(const Table& table, std::uint64_t epoch) {
@@ -101,7 +108,8 @@ void translate(const std::exception_ptr& thrown, void*) {
 void bind_table(nb::module_& m) {
   nb::class_<Table>(m, "Table")
       .def(nb::new_(&make_table), "dim"_a, "stored"_a, "rows_hint"_a, "default_row"_a.none(), "huge_pages"_a,
-           "instruction_set"_a.none(), "base_sequence"_a, "ttl_s"_a, "base_time_s"_a, "admit_after"_a)
+           "instruction_set"_a.none(), "base_sequence"_a, "ttl_s"_a, "base_time_s"_a, "admit_after"_a,
+           "shared"_a.none(), "name"_a)
       .def("__len__", &Table::size)
       .def("upsert", [](Table& t, Ids ids, Rows rows) { return t.upsert(ids.data(), rows.data(), ids.size()); },
            "ids"_a.noconvert(), "rows"_a.noconvert(), Release())
@@ -169,6 +177,7 @@ NB_MODULE(_core, m) {
            [](const ArrayGather& g, Ids rows, OutRows out) { g.gather(rows.data(), rows.size(), out.data()); },
            "row_numbers"_a.noconvert(), "out"_a.noconvert(), Release());
   bind_rows(m);
+  bind_mapped(m);
   m.def("mix", &mix, "id"_a);
   m.def("shard_of", &shard_of, "id"_a, "shards"_a);
   m.def("f32_of_f16", &f32_of_f16, "half"_a);

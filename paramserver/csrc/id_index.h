@@ -52,6 +52,8 @@ struct IndexView {
       if (line[kLineSlots - 1].state.load(std::memory_order_acquire) == 0) return {};
       line += kLineSlots;
       if (line == end()) line = slots;
+      // An index is never full; memory that a mapped reader looks at too late may look so.
+      if (line == home) [[unlikely]] return {};
     }
   }
   RowState find(std::int64_t id) const noexcept { return find(home(id), id); }

@@ -52,7 +52,7 @@ class AnonymousMemory final : public Memory {
   }
   void give_back(const Stretch& stretch) noexcept override { munmap(stretch.data, stretch.bytes); }
   std::byte* base() const noexcept override { return nullptr; }
-  bool shared() const noexcept override { return false; }
+  std::int64_t turn_min_ns() const noexcept override { return 0; }
 };
 
 }  // namespace

@@ -29,8 +29,9 @@ class Memory {
   virtual void give_back(const Stretch& stretch) noexcept = 0;
   // Where offset 0 lies in this process.
   virtual std::byte* base() const noexcept = 0;
-  // True when other processes read what lies here: they cannot hold up a writer, so it must leave them time.
-  virtual bool shared() const noexcept = 0;
+  // The least that a turn of the table's ReaderGate must last, 0 for memory of this process alone: other processes that
+  // read what lies here cannot hold a writer up, so it leaves them time.
+  virtual std::int64_t turn_min_ns() const noexcept = 0;
 };
 
 // Anonymous memory of this process.

@@ -80,6 +80,8 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   std::uint64_t epoch() const noexcept override;
   Stored stored() const noexcept { return stored_; }
   std::size_t row_bytes() const noexcept { return state_.row_bytes; }
+  // Where the TableState lies in the table's memory.
+  std::uint64_t state_offset() const noexcept { return state_region_.offset(); }
   // Live ids that epoch 0 shows, expired ones included until sweep() frees them.
   std::uint64_t size() const noexcept { return visible_rows_.load(std::memory_order_relaxed); }
 
@@ -194,6 +196,7 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   void settle();
   void reclaim_rows();
   void reclaim_quiet();
+  bool advance_turn() noexcept;
   void show_rows();
   bool keeps_times() const noexcept { return ttl_s_ > 0.0; }
   std::uint32_t set_time(std::uint32_t version, std::uint32_t time_s);
@@ -230,6 +233,7 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   std::uint64_t live_ = 0;
   std::uint64_t pending_ = 0;
   std::uint64_t bytes_peak_ = 0;
+  std::int64_t turn_began_ns_ = 0;
   std::vector<Applied> applied_;
   std::vector<Epoch> epochs_;
   std::deque<Undo> undos_;

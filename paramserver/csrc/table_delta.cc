@@ -151,7 +151,7 @@ std::uint32_t Table::oldest_shown() const noexcept {
 void Table::wait_for_readers() noexcept {
   const std::uint64_t quiet = state_.gate.turn() + ReaderGate::kTurnsToQuiet;
   while (state_.gate.turn() < quiet) {
-    if (!state_.gate.try_advance()) std::this_thread::yield();
+    if (!advance_turn()) std::this_thread::yield();
   }
 }
 

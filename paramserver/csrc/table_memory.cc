@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "paramserver/csrc/clock.h"
 #include "paramserver/csrc/table.h"
 
 namespace paramserver {
@@ -139,8 +140,19 @@ void Table::reclaim_rows() {
   }
 }
 
+// Moves the gate's turn on, unless readers hold it up or, of a shared table, may still need the time.
+bool Table::advance_turn() noexcept {
+  const std::int64_t least_ns = memory_->turn_min_ns();
+  const std::int64_t now_ns = least_ns == 0 ? 0 : monotonic_ns();
+  if (now_ns - turn_began_ns_ < least_ns || !state_.gate.try_advance()) return false;
+  turn_began_ns_ = now_ns;
+  // What is used again from now on is written after the new turn can be seen.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return true;
+}
+
 void Table::reclaim_quiet() {
-  state_.gate.try_advance();
+  advance_turn();
   const auto quiet = [now = state_.gate.turn()](std::uint64_t turn) { return turn + ReaderGate::kTurnsToQuiet <= now; };
   for (; !retired_rows_.empty() && quiet(retired_rows_.front().turn); retired_rows_.pop_front()) {
     release_state(retired_rows_.front().state);

@@ -20,7 +20,13 @@ double wall_clock_s() noexcept {
 }
 
 TableView::TableView(const TableState& state, const std::byte* base, std::uint64_t epoch) noexcept
-    : state_(&state), base_(base), directory_(directory_of(state, base)),
+    : TableView(state, base, directory_of(state, base), epoch) {
+  follows_ = true;
+}
+
+TableView::TableView(const TableState& state, const std::byte* base, const Directory* copy,
+                     std::uint64_t epoch) noexcept
+    : state_(&state), base_(base), directory_(copy),
       index_{reinterpret_cast<const IndexSlot*>(at_offset(base, directory_->slots)), directory_->lines} {
   const EpochEntry* begin = directory_->epoch_entries();
   const EpochEntry* end = begin + directory_->epochs;
@@ -44,6 +50,7 @@ TableView::TableView(const TableState& state, const std::byte* base, std::uint64
   if (oldest_ > newest) oldest_ = kVersionMax + 1;
   span_ = std::max(newest, oldest_) - oldest_;
   newest_ = newest;
+  follows_ = false;
 }
 
 RowState TableView::as_written(std::int64_t id, RowState state) const noexcept {
@@ -61,6 +68,10 @@ RowState TableView::as_written(std::int64_t id, RowState state) const noexcept {
     }
     // The delta that wrote this state began after this visit. Its undo index was in force before its first state, and
     // stays so for as long as this visit lasts.
+    if (!follows_) {
+      outdated_ = true;
+      return {};
+    }
     const Directory* later = directory_of(*state_, base_);
     if (later == directory) return {};
     directory = later;

@@ -14,6 +14,11 @@ class TableView {
   // `epoch` 0 is the newest published, or the base state while none is.
   TableView(const TableState& state, const std::byte* base, std::uint64_t epoch) noexcept;
 
+  // The same of a copy of the directory, `base` and `state` being where other processes write: a state that the copy
+  // cannot explain makes the view outdated, instead of looking for a newer directory.
+  TableView(const TableState& state, const std::byte* base, const Directory* copy, std::uint64_t epoch) noexcept;
+  bool outdated() const noexcept { return outdated_; }
+
   // Whether the epoch is held here: if not, nothing may be answered from this view.
   bool known() const noexcept { return known_; }
   // The epoch that it shows, 0 for the base state.
@@ -42,6 +47,8 @@ class TableView {
   std::uint32_t span_ = 0;  // newest - oldest
   std::uint64_t epoch_ = 0;
   bool known_ = true;
+  bool follows_ = true;            // looks for a newer directory
+  mutable bool outdated_ = false;
 };
 
 // Seconds since 1970, at the granularity of the kernel's tick.

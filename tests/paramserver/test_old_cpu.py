@@ -11,8 +11,8 @@ import pytest
 
 # Rows of an odd dim in both stored types, pooling, every output type, and files through pyarrow. The reference has no
 # instructions to choose, and costs most of the time there.
-SELECTION = ("not reference and not ReferenceTable and (gives_back_what_was_put and -17] or pooling_modes "
-             "or weights_multiply or in_place_in_any_float or comes_back_as_it_was)")
+SELECTION = ("not reference and not ReferenceTable and not mapped and (gives_back_what_was_put and -17] "
+             "or pooling_modes or weights_multiply or in_place_in_any_float or comes_back_as_it_was)")
 
 
 def test_the_contract_holds_on_a_cpu_without_avx(checkout):
