@@ -48,7 +48,8 @@ class ClusterWatch:
     def stop(self) -> None:
         """End the thread; the core must have been closed, or this may take poll_ms."""
         self._stopping.set()
-        self._thread.join()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
 
     def _run(self) -> None:
         while not self._stopping.is_set():

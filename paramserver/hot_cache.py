@@ -48,6 +48,7 @@ class HotRowCache(Reader):
                                   row_age_max_ms=_ms("row_age_max_s", row_age_max_s),
                                   default_age_max_ms=_ms("default_age_max_s", default_age_max_s))
         super().__init__(table.name, table.dim, core)
+        self._table = table
 
     def stats(self) -> HotCacheStats:
         """What it has done so far."""

@@ -8,7 +8,6 @@ Lookups are native and run without the GIL (csrc/flight/client_table.h): routed 
 shard in parallel, each id once, failing over and hedging between the replicas of a shard within one epoch.
 """
 
-import atexit
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +33,6 @@ _WIRES = ("f32", "f16", "bf16", "int8")
 _STATES = ("opening", "up", "suspect", "down")
 _REFUSALS = ("ok", "shard_map_mismatch", "unknown_table", "unknown_epoch", "bad_request", "overloaded", "closing",
              "expired")
-_open_clusters: weakref.WeakSet["Cluster"] = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,9 @@ class RemoteTable(Reader):
     """A table of a Cluster, made by Cluster.table. An id whose shard cannot be asked is `unavailable`, one that was not
     answered in time `deadline`; both get the default row. Any number of threads may read."""
 
-    def __init__(self, name: str, core: Any, default_row: np.ndarray, wire: str) -> None:
+    def __init__(self, cluster: "Cluster", name: str, core: Any, default_row: np.ndarray, wire: str) -> None:
         super().__init__(name, default_row.size, core)
+        self._cluster = cluster  # watched for as long as a table of it is in use
         self._default_row = default_row
         self._wire = wire
 
@@ -125,13 +124,13 @@ class Cluster:
         self._core = native.Cluster(token=token or "", tls_root_certs=read_pem(tls_ca).decode() if tls_ca else "",
                                     tls_override_hostname=tls_name or "", lookups_max=lookups_max,
                                     bytes_max=bytes_max, connect_ms=connect_ms)
-        self._closed = False
         try:
             self._watch = ClusterWatch(self._core, Path(directory), poll_ms)
         except BaseException:
             self._core.close()
             raise
-        _open_clusters.add(self)
+        # Also when nobody holds the cluster any more, and before the interpreter ends: threads must not outlive it.
+        self._end = weakref.finalize(self, _end, self._core, self._watch)
 
     @property
     def map(self) -> ShardMap:
@@ -170,7 +169,7 @@ class Cluster:
         row = np.zeros(dim, np.float32) if row is None else row
         core = native.RemoteTable(cluster=self._core, name=name, dim=dim, wire=_WIRES.index(wire), default_row=row,
                                   **self._times)
-        table = RemoteTable(name, core, row, wire)
+        table = RemoteTable(self, name, core, row, wire)
         if hot_cache_bytes_max == 0:
             return table
         return HotRowCache(table, hot_cache_bytes_max, kept=wire if wire in ("f16", "bf16") else "f32")
@@ -189,11 +188,7 @@ class Cluster:
 
     def close(self) -> None:
         """End the streams and the threads; tables of this cluster then answer `unavailable`. Again: nothing."""
-        if self._closed:
-            return
-        self._closed = True
-        self._core.close()
-        self._watch.stop()
+        self._end()
 
     def __enter__(self) -> Self:
         return self
@@ -220,7 +215,7 @@ class Cluster:
         raise RemoteError(f"no server of the map answers: {'; '.join(problems)}")
 
     def _expect_open(self) -> None:
-        if self._closed:
+        if not self._end.alive:
             raise ClosedError("the cluster is closed: open another")
 
 
@@ -234,8 +229,6 @@ def _check_integer(name: str, value: Any, high: int) -> None:
         raise OptionError(f"{name} is {value!r}, expected an integer from 1 to {high}")
 
 
-@atexit.register
-def _close_all() -> None:
-    """Threads must not run into the end of the interpreter."""
-    for cluster in list(_open_clusters):
-        cluster.close()
+def _end(core: Any, watch: ClusterWatch) -> None:
+    core.close()
+    watch.stop()
