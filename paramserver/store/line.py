@@ -31,13 +31,15 @@ class Line:
         self.table, self.key, self.base = table, key, base
         self._log, self._shard, self._shards = log, shard, shards
         self.abandoned = sorted(abandoned)
+        # Told to others without asking the table, which would wait for a delta that is just being applied.
+        self._sequence: int = table.sequence
         # Ranges still applied, because an epoch that shows them is held.
         self._standing: list[tuple[int, int]] = []
 
     @property
     def sequence(self) -> int:
-        """The newest delta applied."""
-        return self.table.sequence
+        """The newest delta that is applied and in the log. Waits for nobody."""
+        return self._sequence
 
     @property
     def following(self) -> int:
@@ -75,6 +77,7 @@ class Line:
         except BaseException:
             self.table.revert(before)
             raise
+        self._sequence = delta.sequence
         self.replay()
         return "applied"
 
@@ -89,6 +92,7 @@ class Line:
                 self._apply(delta)
             except CallerError as error:
                 raise Refused(entry, f"{entry} does not fit its table: {error}") from error
+            self._sequence = delta.sequence
             if progress is not None:
                 progress(entry)
 
@@ -107,6 +111,7 @@ class Line:
                 return
             if self.sequence >= first:
                 self.table.revert(first - 1)
+                self._sequence = self.table.sequence
             self._standing.remove((first, last))
             self.replay()
             self._log.forget([entry for sequence, entry in self._log.entries(*self.key).items()
