@@ -208,8 +208,10 @@ class _TableRows:
 
 
 def _unused(ids: np.ndarray) -> np.ndarray:
-    """An id that is not among n ids: one of n + 1 is not."""
-    return np.setdiff1d(np.arange(len(ids) + 1), ids)[:1]
+    """An id that is not among n ids: of 0 to n, one is not."""
+    used = np.zeros(len(ids) + 1, bool)
+    used[ids[(ids >= 0) & (ids <= len(ids))]] = True
+    return np.argmin(used)[None]
 
 
 def rows_in_order(source: Any, epoch: int = 0) -> Any:

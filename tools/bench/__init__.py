@@ -16,6 +16,7 @@ __all__ = ["BENCHMARKS", "names", "run", "summary"]
 
 # Name on the command line -> module with run(quick: bool) -> list[Figure].
 BENCHMARKS: dict[str, str] = {
+    "load": "tools.bench.load",
     "lookup": "tools.bench.lookup",
     "peers": "tools.bench.peers",
     "pooled_int8": "tools.bench.pooled_int8",
