@@ -36,20 +36,24 @@ class _Frozen(BaseModel):
 
 
 class TlsConfig(_Frozen):
-    """PEM files. client_ca: clients must present a certificate that it signed."""
+    """PEM files. client_ca: clients must present a certificate that it signed. peer_ca: signed the certificates of this
+    shard's other replicas, the system's authorities when None."""
 
     certificate: Path
     key: Path
     client_ca: Path | None = None
+    peer_ca: Path | None = None
 
 
 class TierConfig(_Frozen):
     """A table larger than RAM: hot rows in at most ram_bytes_max bytes, cold ones in files under `directory` (the
-    shard's own when None), of which one lookup reads at most cold_reads_max."""
+    shard's own when None), of which one lookup reads at most cold_reads_max. spill_bytes_max: of the file of cold rows
+    that deltas wrote, 0: as the file system allows. direct: read past the page cache where the file system can."""
 
     ram_bytes_max: Annotated[int, Field(ge=1 << 20)]
     directory: Path | None = None
-    cold_reads_max: Annotated[int, Field(ge=1, le=1 << 20)] = 4096
+    cold_reads_max: Annotated[int, Field(ge=0, le=1 << 40)] = 100_000
+    spill_bytes_max: Annotated[int, Field(ge=0)] = 0
     direct: bool = True
 
 
@@ -197,7 +201,7 @@ def _file_problems(config: ServerConfig) -> list[str]:
         folder = getattr(config, name)
         if folder is not None and not folder.is_dir():
             problems.append(f"{name}: {folder} is no directory")
-    for name in ("certificate", "key", "client_ca"):
+    for name in ("certificate", "key", "client_ca", "peer_ca"):
         path = getattr(config.tls, name, None)
         if path is not None and not path.is_file():
             problems.append(f"tls.{name}: {path} is no file")

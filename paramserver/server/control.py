@@ -1,4 +1,4 @@
-"""The control plane: named actions with JSON arguments, and deltas that are pushed.
+"""The control plane: named actions with JSON arguments, and deltas that are pushed or fetched.
 
 An action's arguments and its result are JSON objects; what goes wrong is {"error": the class of paramserver/errors.py,
 "message": ..., and for a SequenceGap "missing": [first, last]}. Actions run beside lookups and never on their threads.
@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from pydantic import ConfigDict, ValidationError, validate_call
 
-from paramserver.delta import read_delta
+from paramserver.delta import read_delta, write_delta
 from paramserver.errors import CallerError, OperatingError, OptionError, SequenceGap, UnknownTable
 from paramserver.status import RowStatus
 from paramserver.store import ShardStore
@@ -37,14 +38,17 @@ class Control:
             "why": self._why, "lease": self._lease, "snapshot": self._snapshot, "add_snapshot": self._add_snapshot,
             "retire": self._retire, "expire": self._expire, "checkpoint": self._checkpoint,
         }
-        self._uploads: dict[str, Callable[..., dict[str, Any]]] = {"stage": self._stage}
+        self._transfers: dict[str, dict[str, Callable[..., dict[str, Any]]]] = {
+            "upload": {"stage": self._stage}, "download": {"next_delta": self._next_delta},
+        }
 
     def __call__(self, action: str, body: bytes, file: str) -> tuple[int, str]:
-        """Run an action, or take the upload in `file`, whose action `body` names. Returns the outcome and JSON."""
+        """Run an action; or, with a file, take it (`action` is "upload") or write it ("download"), as the action that
+        `body` names. Returns the outcome and JSON."""
         try:
             arguments = _arguments(body)
             if file:
-                run = _named("upload", self._uploads, arguments.pop("action", None))
+                run = _named(action, self._transfers[action], arguments.pop("action", None))
                 arguments["file"] = file
             else:
                 run = _named("action", self._actions, action)
@@ -115,6 +119,15 @@ class Control:
         self._changed()
         return {"state": state, "table": delta.table, "sequence": delta.sequence, "ids": int(mine.ids.size),
                 "deletes": int(mine.deletes.size)}
+
+    def _next_delta(self, file: str, package_version: int, table: str, after: int) -> dict[str, Any]:
+        """The delta that follows a sequence, for a replica that lacks it; an empty file when there is none."""
+        delta = self._store.next_delta(package_version, table, after)
+        if delta is None:
+            with pa.ipc.new_file(file, pa.schema([])):
+                return {"sequence": 0}
+        write_delta(file, delta)
+        return {"sequence": delta.sequence}
 
     def _tables(self) -> dict[int, dict[str, Any]]:
         return {version: self._store.tables(version) for version in self._store.versions()}

@@ -6,8 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from paramserver.epoch import epoch_numbers
 from paramserver.errors import ParamServerError, ShardMapError
 from paramserver.native_flight import native
+from paramserver.server.catch_up import CatchUp, Credentials
 from paramserver.server.config import ServerConfig, TableConfig, tokens_of
 from paramserver.server.control import Control
 from paramserver.server.metrics import MetricsEndpoint, ShardCollector
@@ -41,6 +43,7 @@ class ShardProcess:
         self._serving: EpochServing | None = None
         self._address = ""
         self._watcher: ClusterWatcher | None = None
+        self._catch_up: CatchUp | None = None
         self._metrics: MetricsEndpoint | None = None
         limits = config.limits
         self._store = ShardStore.open(config.directory, shard=config.shard, shards=config.shards,
@@ -70,15 +73,19 @@ class ShardProcess:
                 "replica": self.config.replica, "uptime_s": round(time.monotonic() - self._started, 3),
                 "map_version": None if self._map_version == _NO_MAP else self._map_version,
                 "serving_epoch": newest.number if newest else 0, "durability": self.config.durability,
+                "catch_up_problem": self._catch_up.problem if self._catch_up else "",
                 "deltas_refused": dict(self._deltas.refused) if self._deltas else {},
                 "deltas_waiting": dict(self._deltas.waiting) if self._deltas else {}}
 
     def stop(self) -> None:
         """Refuse new lookups, answer those in flight within drain_ms, and let the directory go. A second call does
         nothing."""
-        watcher, self._watcher = self._watcher, None
+        watcher, catch_up = self._watcher, self._catch_up
+        self._watcher = self._catch_up = None
         if watcher is not None:
             watcher.stop()
+        if catch_up is not None:
+            catch_up.stop()
         if self._server is not None:
             self._server.stop(self.config.limits.drain_ms)
         metrics, self._metrics = self._metrics, None
@@ -96,9 +103,12 @@ class ShardProcess:
         host, _, _ = config.listen.rpartition(":")
         self._address = f"grpc{'+tls' if config.tls else ''}://{host}:{self._server.port}"
         self._server.set_place(_NO_MAP, config.shard, config.shards)
-        self._serving = EpochServing(self._store, self._server)
+        self._serving = EpochServing(self._store, self._server,
+                                     lambda table: config.options_of(table).tier is not None)
         self._deltas = self._delta_watch()
         self._read_map()
+        self._catch_up = CatchUp(self._store, config.cluster, self._address, _credentials(config), self._changed)
+        self._catch_up.start()
         self._first_look()
         self._watcher = ClusterWatcher(config.cluster, self._look, self._server.epoch_missing_fd,
                                        config.limits.poll_ms)
@@ -127,7 +137,8 @@ class ShardProcess:
     def _look(self) -> None:
         """Bring what is served up to date with the cluster's directory. Each part is tried whatever others meet."""
         problems = []
-        for part in (self._read_map, self._read_deltas, self._adopt, self._expire, self._serve):
+        for part in (self._read_map, self._read_deltas, self._adopt, self._expire, self._serve,
+                     self._fetch):
             try:
                 part()
             except ParamServerError as error:
@@ -162,6 +173,13 @@ class ShardProcess:
     def _serve(self) -> None:
         if self._serving is not None:
             self._serving.sync()
+
+    def _fetch(self) -> None:
+        """Have the deltas fetched that the newest epoch names and this replica lacks."""
+        served = self._serving.newest() if self._serving else None
+        numbers = epoch_numbers(self.config.cluster)
+        if self._catch_up is not None and numbers and numbers[-1] > (served.number if served else 0):
+            self._catch_up.wake()
 
     def _expire(self) -> None:
         if time.monotonic() - self._expired_at >= _EXPIRE_S:
@@ -198,6 +216,18 @@ def _plain_options(options: TableConfig) -> dict[str, Any]:
     plain = {"dtype": options.dtype, "ttl_s": options.ttl_s or None,
              "admit_after": options.admit_after if options.admit_after > 1 else None}
     return {name: value for name, value in plain.items() if value is not None}
+
+
+def _credentials(config: ServerConfig) -> Credentials:
+    """What this server shows its shard's other replicas, which are configured like it."""
+    tokens = tokens_of(config.control_token_file) or tokens_of(config.token_file)
+    tls: dict[str, Any] = {}
+    if config.tls is not None:
+        if config.tls.peer_ca is not None:
+            tls["tls_root_certs"] = config.tls.peer_ca.read_text()
+        if config.tls.client_ca is not None:
+            tls |= {"cert_chain": config.tls.certificate.read_text(), "private_key": config.tls.key.read_text()}
+    return Credentials(tokens[0] if tokens else None, **tls)
 
 
 def _native_server(config: ServerConfig, control: Control, uploads: Path) -> Any:

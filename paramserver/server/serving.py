@@ -1,6 +1,7 @@
 """What the native server answers from, kept equal to what the store holds."""
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from paramserver.epoch import Epoch
@@ -13,10 +14,10 @@ class EpochServing:
     """Publishes a store's epochs in the native server, and takes them from it again.
 
     An epoch is handed over with all its tables in one call, and only when each of them shows it already: a lookup finds
-    the whole epoch or none of it. Thread-safe."""
+    the whole epoch or none of it. is_tiered: whether lookups in a table may wait for a disk. Thread-safe."""
 
-    def __init__(self, store: ShardStore, native: Any) -> None:
-        self._store, self._native = store, native
+    def __init__(self, store: ShardStore, native: Any, is_tiered: Callable[[str], bool]) -> None:
+        self._store, self._native, self._is_tiered = store, native, is_tiered
         self._lock = threading.Lock()
         self._served: dict[int, Epoch] = {}
 
@@ -27,7 +28,7 @@ class EpochServing:
             new = [number for number in sorted(held) if number not in self._served]
             for number in new:
                 tables = self._store.tables(held[number].package_version)
-                self._native.publish(number, [(name, table.capsule, is_tiered(table))
+                self._native.publish(number, [(name, table.capsule, self._is_tiered(name))
                                               for name, table in tables.items()])
             for number in set(self._served) - set(held):
                 self._native.retire(number)
@@ -39,7 +40,3 @@ class EpochServing:
         served = self._served
         return served[max(served)] if served else None
 
-
-def is_tiered(table: Any) -> bool:
-    """Whether a lookup in the table may wait for a disk."""
-    return getattr(table, "tier", None) is not None

@@ -3,10 +3,12 @@
 #include <arrow/api.h>
 #include <arrow/flight/api.h>
 #include <arrow/io/file.h>
+#include <arrow/ipc/reader.h>
 #include <arrow/ipc/writer.h>
 #include <arrow/util/byte_size.h>
 
 #include <cstdio>
+#include <utility>
 
 namespace paramserver::flight {
 namespace {
@@ -48,6 +50,17 @@ arrow::Status spool(arrow::flight::FlightMessageReader& reader, const std::strin
   arrow::Status copied = copy_batches(reader, path, bytes_max);
   if (!copied.ok()) std::remove(path.c_str());
   return copied;
+}
+
+arrow::Result<std::shared_ptr<arrow::RecordBatchReader>> open_batches(const std::string& path) {
+  ARROW_ASSIGN_OR_RAISE(const auto file, arrow::io::MemoryMappedFile::Open(path, arrow::io::FileMode::READ));
+  ARROW_ASSIGN_OR_RAISE(const auto reader, arrow::ipc::RecordBatchFileReader::Open(file));
+  arrow::RecordBatchVector batches;
+  for (int i = 0; i < reader->num_record_batches(); ++i) {
+    ARROW_ASSIGN_OR_RAISE(auto batch, reader->ReadRecordBatch(i));
+    batches.push_back(std::move(batch));
+  }
+  return arrow::RecordBatchReader::Make(std::move(batches), reader->schema());
 }
 
 }  // namespace paramserver::flight

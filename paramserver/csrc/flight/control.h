@@ -3,16 +3,21 @@
 //
 // An action's body is a JSON object, and so is its one result. An upload is a Flight stream whose descriptor's command
 // is a JSON object with the member "action"; its batches are written to a file first, within a bound, and the file is
-// gone when the call ends. A failure's Flight status carries a JSON object {"error": class of paramserver/errors.py,
+// gone when the call ends. A download is a ticket of the same form; the function writes the file, whose batches are
+// streamed. A failure's Flight status carries a JSON object {"error": class of paramserver/errors.py,
 // "message": ...} as its extra info.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 namespace arrow {
+class RecordBatchReader;
 class Status;
+template <class T>
+class Result;
 namespace flight {
 class FlightMessageReader;
 }
@@ -29,7 +34,8 @@ struct ControlReply {
   std::string json;
 };
 
-// Called by many threads at once, off the lookup threads. `file` is empty for an action. Must not throw.
+// Called by many threads at once, off the lookup threads. `action` is the action's name and `file` empty; or `action`
+// is "upload" and `file` what came; or it is "download" and `file` what to write. Must not throw.
 using ControlHandler =
     std::function<ControlReply(const std::string& action, const std::string& json, const std::string& file)>;
 
@@ -39,5 +45,8 @@ arrow::Status status_of(const ControlReply& reply);
 // Writes the stream to an Arrow IPC file, schema metadata included. Invalid when a batch is damaged or the stream is
 // longer than bytes_max; the file is then removed.
 arrow::Status spool(arrow::flight::FlightMessageReader& reader, const std::string& path, std::int64_t bytes_max);
+
+// The batches of an Arrow IPC file, mapped: they outlive the file's name.
+arrow::Result<std::shared_ptr<arrow::RecordBatchReader>> open_batches(const std::string& path);
 
 }  // namespace paramserver::flight

@@ -98,30 +98,64 @@ std::shared_ptr<arrow::Buffer> allocate(std::size_t bytes) {
   return std::move(buffer).ValueUnsafe();
 }
 
+// How many rows are looked up by one call. Rows in RAM go out as they are found; cold ones are read in one batch, many
+// at a time, so their lookup is cut up only where the memory for its answer would be too much.
+std::size_t rows_per_call(const ServedTable& table, std::size_t chunk, std::size_t row_bytes) {
+  return table.blocking ? std::max(chunk, kBlockingCallBytes / row_bytes) : chunk;
+}
+
+struct Found {
+  std::size_t first;  // row of the lookup
+  std::size_t rows;
+  std::shared_ptr<arrow::Buffer> row_bytes;
+  std::shared_ptr<arrow::Buffer> statuses;
+};
+
+Found find_rows(const ServedTable& table, const LookupContext& context, const LookupMessage& message,
+                std::size_t first, std::size_t n) {
+  const std::size_t row_bytes = wire_row_bytes(message.header.wire, table.source->dim());
+  Found found{first, n, allocate(n * row_bytes), allocate(n)};
+  auto* status = reinterpret_cast<RowStatus*>(found.statuses->mutable_data());
+  look_up(table, context, message.ids + first, n, message.header.wire, found.row_bytes->mutable_data(), status);
+  table.counters->sent(status, n, row_bytes);
+  return found;
+}
+
+// Writes found rows as messages of at most `chunk` rows.
+void send_found(const Found& found, const LookupHeader& header, std::size_t dim, std::size_t chunk,
+                AnswerWriter& writer) {
+  const std::size_t row_bytes = wire_row_bytes(header.wire, dim);
+  std::size_t at = 0;
+  do {
+    const std::size_t n = std::min(chunk, found.rows - at);
+    const auto slice = [&](const std::shared_ptr<arrow::Buffer>& buffer, std::size_t width) {
+      return arrow::SliceBuffer(buffer, static_cast<std::int64_t>(at * width), static_cast<std::int64_t>(n * width));
+    };
+    writer.send({.wire = header.wire,
+                 .lookup = header.lookup,
+                 .epoch = header.epoch,
+                 .first = static_cast<std::uint32_t>(found.first + at),
+                 .count = static_cast<std::uint32_t>(n),
+                 .dim = static_cast<std::uint32_t>(dim)},
+                slice(found.row_bytes, row_bytes), slice(found.statuses, 1));
+    at += n;
+  } while (at < found.rows);
+}
+
 void send_rows(const ServedTable& table, const ArrivedLookup& lookup, Clock::time_point deadline,
                AnswerWriter& writer) {
   const LookupHeader& header = lookup.message.header;
   const std::size_t dim = table.source->dim();
   const std::size_t row_bytes = wire_row_bytes(header.wire, dim);
   const std::size_t chunk = std::max<std::size_t>(1, kChunkBytes / row_bytes);
+  const std::size_t call = rows_per_call(table, chunk, row_bytes);
   const LookupContext context{.epoch = header.epoch,
                               .deadline_ns = std::chrono::nanoseconds(deadline.time_since_epoch()).count(),
                               .cancelled = &writer.gone()};
   std::size_t first = 0;
   do {
-    const std::size_t n = std::min<std::size_t>(chunk, header.ids - first);
-    auto rows = allocate(n * row_bytes);
-    auto statuses = allocate(n);
-    auto* status = reinterpret_cast<RowStatus*>(statuses->mutable_data());
-    look_up(table, context, lookup.message.ids + first, n, header.wire, rows->mutable_data(), status);
-    table.counters->sent(status, n, row_bytes);
-    writer.send({.wire = header.wire,
-                 .lookup = header.lookup,
-                 .epoch = header.epoch,
-                 .first = static_cast<std::uint32_t>(first),
-                 .count = static_cast<std::uint32_t>(n),
-                 .dim = static_cast<std::uint32_t>(dim)},
-                std::move(rows), std::move(statuses));
+    const std::size_t n = std::min<std::size_t>(call, header.ids - first);
+    send_found(find_rows(table, context, lookup.message, first, n), header, dim, chunk, writer);
     first += n;
     if (writer.gone().load(std::memory_order_relaxed)) return;
     if (first < header.ids && Clock::now() >= deadline) {

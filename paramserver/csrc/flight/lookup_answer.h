@@ -15,6 +15,7 @@
 namespace paramserver::flight {
 
 inline constexpr std::size_t kChunkBytes = 512 * 1024;  // of rows in an answer chunk; one row at least
+inline constexpr std::size_t kBlockingCallBytes = 64 << 20;  // of rows that one call asks of a table with cold rows
 
 struct AnswerContext {
   const ShardState& state;

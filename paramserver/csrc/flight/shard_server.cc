@@ -48,6 +48,15 @@ class OpenStream {
   std::int64_t open_;
 };
 
+// A file that is gone when the call that made it ends.
+struct TemporaryFile {
+  explicit TemporaryFile(std::string name) : path(std::move(name)) {}
+  ~TemporaryFile() { std::remove(path.c_str()); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string path;
+};
+
 }  // namespace
 
 class ShardServer::Service final : public fl::FlightServerBase {
@@ -90,21 +99,35 @@ class ShardServer::Service final : public fl::FlightServerBase {
                       std::unique_ptr<fl::FlightMetadataWriter> writer) override {
     const std::string command = reader->descriptor().cmd;
     if (command.size() > kActionBytesMax) return arrow::Status::Invalid("an upload's command has at most 1 MiB");
-    const std::string path = options_.upload_directory + "/upload-" + std::to_string(::getpid()) + "-" +
-                             std::to_string(uploads_.fetch_add(1)) + ".arrow";
-    ARROW_RETURN_NOT_OK(spool(*reader, path, options_.upload_bytes_max));
-    const ControlReply reply = options_.control({}, command, path);
-    std::remove(path.c_str());
+    const TemporaryFile file(new_path());
+    ARROW_RETURN_NOT_OK(spool(*reader, file.path, options_.upload_bytes_max));
+    const ControlReply reply = options_.control("upload", command, file.path);
     if (reply.outcome != ControlOutcome::kOk) return status_of(reply);
     return writer->WriteMetadata(*arrow::Buffer::FromString(reply.json));
   }
 
+  arrow::Status DoGet(const fl::ServerCallContext&, const fl::Ticket& ticket,
+                      std::unique_ptr<fl::FlightDataStream>* stream) override {
+    if (ticket.ticket.size() > kActionBytesMax) return arrow::Status::Invalid("a ticket has at most 1 MiB");
+    const TemporaryFile file(new_path());
+    const ControlReply reply = options_.control("download", ticket.ticket, file.path);
+    if (reply.outcome != ControlOutcome::kOk) return status_of(reply);
+    ARROW_ASSIGN_OR_RAISE(const auto batches, open_batches(file.path));
+    *stream = std::make_unique<fl::RecordBatchStream>(batches);
+    return arrow::Status::OK();
+  }
+
  private:
+  std::string new_path() {
+    return options_.upload_directory + "/transfer-" + std::to_string(::getpid()) + "-" +
+           std::to_string(transfers_.fetch_add(1)) + ".arrow";
+  }
+
   ShardServer& server_;
   const ShardOptions options_;
   const std::function<void()> epoch_missing_;
   const AnswerContext context_;
-  std::atomic<std::uint64_t> uploads_{0};
+  std::atomic<std::uint64_t> transfers_{0};
 };
 
 ShardServer::ShardServer(ShardOptions options) : state_(options.place) {

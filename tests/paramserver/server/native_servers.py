@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from paramserver import Table
 from paramserver.native_flight import native
@@ -17,6 +18,10 @@ def echo(action: str, body: bytes, file: str) -> tuple[int, str]:
     """A control function that says how it was called; action "fail" fails as the body says."""
     if action == "fail":
         return json.loads(body)["outcome"], json.dumps({"error": "DeltaError", "message": "as asked"})
+    if action == "download":
+        with pa.OSFile(file, "wb") as sink, pa.ipc.new_file(sink, pa.schema([("id", pa.int64())])) as writer:
+            for batch in range(json.loads(body)["batches"]):
+                writer.write_batch(pa.record_batch([pa.array([batch, -batch])], ["id"]))
     if action == "raise":
         raise ValueError("a bug")
     return 0, json.dumps({"action": action, "body": json.loads(body or b"{}"), "file": file})

@@ -67,11 +67,11 @@ def table_file(path: Path, ids: np.ndarray, dim: int, dtype: str = "f32") -> Pat
 
 
 def make_cluster(folder: Path, addresses: list[list[str]] | None = None, version: int = 1) -> Path:
-    """A cluster's directory; the map is written when addresses are given."""
+    """A cluster's directory; a first map is written when addresses are given."""
     cluster = folder / "cluster"
     cluster.mkdir(exist_ok=True)
     (cluster / "epochs").mkdir(exist_ok=True)
-    if addresses is not None:
+    if addresses is not None and not (cluster / "shards.json").exists():
         write_map(cluster, addresses, version)
     return cluster
 

@@ -24,7 +24,7 @@ def client(uploads):
     """A client of a server whose control function tells what it was given."""
     def control(action, body, file):
         outcome, reply = echo(action, body, file)
-        if file:
+        if action == "upload":
             table = pa.ipc.open_file(file).read_all()
             reply = json.dumps({**json.loads(reply), "rows": table.num_rows,
                                 "said": table.schema.metadata[b"said"].decode()})
@@ -76,3 +76,15 @@ def test_an_upload_over_the_bound_is_refused_and_its_file_removed(client, upload
         client.push(table_of(1 << 18))
     assert list(uploads.iterdir()) == []
     assert client.push(table_of(5))["rows"] == 5
+
+
+@pytest.mark.parametrize("batches", [0, 1, 3])
+def test_a_download_is_the_file_that_the_control_function_wrote(client, uploads, batches):
+    reader = client.connection.do_get(fl.Ticket(json.dumps({"batches": batches}).encode()))
+    assert reader.read_all()["id"].to_pylist() == [id for batch in range(batches) for id in (batch, -batch)]
+    assert list(uploads.iterdir()) == []
+
+
+def test_a_download_without_a_file_fails(client):
+    with pytest.raises(fl.FlightInternalError):
+        list(client.connection.do_get(fl.Ticket(b"{}")))

@@ -197,6 +197,33 @@ def test_a_shard_takes_its_part_of_a_delta(start, connect, tmp_path):
     assert (rows == rows_of(served_ids, 32, 1)).all()
 
 
+def test_a_replica_fetches_what_it_missed_from_the_other(serving, start, connect, files, tmp_path):
+    server, client = serving
+    other = start("other", replica=1)
+    connect(other).action("add_snapshot", package_version=7, tables=files)
+    other.kill()
+    for sequence in (1, 2, 3):
+        client.push(arrow_of(delta_of(sequence, np.array([5, 10**12]), deletes=[6])))
+    publish(tmp_path / "cluster", 2, 7, item=3, user=0)
+    served(client, 2)
+    write_map(tmp_path / "cluster", [[server.address]], version=2)
+    back = connect(start("other", replica=1))
+    served(back, 2, map_version=2)
+    rows, status = back.lookup("item", [5, 10**12, 6], epoch=2, map_version=2)
+    assert (rows[:2] == rows_of(np.array([5, 10**12]), 32, 3)).all() and list(status) == [HIT, HIT, DEFAULT]
+    assert back.action("status")["catch_up_problem"] == ""
+
+
+def test_a_replica_that_finds_nobody_to_ask_says_so(serving, tmp_path):
+    _, client = serving
+    served(client, 1)
+    publish(tmp_path / "cluster", 2, 7, item=1, user=0)
+    deadline = time.monotonic() + SERVED_S
+    while not (problem := client.action("status")["catch_up_problem"]):
+        assert time.monotonic() < deadline
+    assert "delta 1 of table 'item'" in problem and "grpc://127.0.0.1:1" in problem
+
+
 def test_delta_files_in_a_watched_folder_are_staged(start, connect, files, tmp_path):
     folder = tmp_path / "deltas"
     folder.mkdir()

@@ -1,0 +1,121 @@
+"""Fetches what this replica missed from the shard's other replicas.
+
+A replica that was down while deltas were pushed finds an epoch that names deltas it lacks. The others have them in
+their logs, as they were staged; fetched and staged here, they are as if they had been pushed.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from paramserver.delta import Delta, delta_of
+from paramserver.epoch import Epoch, newest_epoch
+from paramserver.errors import OperatingError, ParamServerError
+from paramserver.shard_map import ShardMap
+from paramserver.store import ShardStore
+
+__all__ = ["CatchUp", "Credentials"]
+
+_CALL_S = 60.0
+_BETWEEN_TRIES_S = 1.0
+
+
+class Credentials:
+    """How replicas know each other. token: a bearer token for control, None: none is asked for. tls: keyword arguments
+    of pyarrow.flight.connect."""
+
+    def __init__(self, token: str | None = None, **tls: Any) -> None:
+        headers = [(b"authorization", b"Bearer " + token.encode())] if token else []
+        self.options = fl.FlightCallOptions(timeout=_CALL_S, headers=headers)
+        self.tls = tls
+
+
+class CatchUp:
+    """Stages the deltas that the cluster's newest epoch names and `store` lacks, on a thread of its own. own_address is
+    not asked. done: called after something was staged."""
+
+    def __init__(self, store: ShardStore, cluster: Path, own_address: str, credentials: Credentials,
+                 done: Callable[[], None]) -> None:
+        self._store, self._cluster, self._own_address = store, cluster, own_address
+        self._credentials, self._done = credentials, done
+        self._wanted, self._stop = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="catch-up", daemon=True)
+        #: Why the last try fetched nothing; empty when it did, or nothing was missing.
+        self.problem = ""
+
+    def start(self) -> None:
+        """Wait for work."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look for what is missing soon; cheap, and calls while it works are one."""
+        self._wanted.set()
+
+    def stop(self) -> None:
+        """End the thread, after the call in progress."""
+        self._stop.set()
+        self._wanted.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wanted.wait()
+            self._wanted.clear()
+            try:
+                if self._stage_missing():
+                    self._done()
+                self.problem = ""
+            except (ParamServerError, pa.ArrowException) as error:
+                self.problem = f"{type(error).__name__}: {error}"
+            # Others that miss the same deltas would be asked again and again.
+            self._stop.wait(_BETWEEN_TRIES_S)
+
+    def _stage_missing(self) -> int:
+        """Returns how many deltas were staged."""
+        epoch, staged = newest_epoch(self._cluster), 0
+        for table, after in missing(self._store, epoch):
+            for delta in self._fetched(table, epoch.package_version, after, epoch.sequences[table]):
+                if self._stop.is_set():
+                    return staged
+                self._store.stage(delta)
+                staged += 1
+        return staged
+
+    def _fetched(self, table: str, version: int, after: int, last: int) -> Iterator[Delta]:
+        """The deltas after one sequence up to another, from whichever replica has them."""
+        replicas = ShardMap.read(self._cluster).shards[self._store.shard]
+        problems = []
+        for address in replicas:
+            if address == self._own_address or after >= last:
+                continue
+            try:
+                with fl.connect(address, **self._credentials.tls) as connection:
+                    while after < last and (delta := self._next(connection, table, version, after)) is not None:
+                        yield delta
+                        after = delta.sequence
+            except pa.ArrowException as error:
+                problems.append(f"{address}: {error}")
+        if after < last:
+            raise OperatingError(f"no replica of shard {self._store.shard} has delta {after + 1} of table {table!r}, "
+                                 f"base version {version}; {'; '.join(problems) or 'all were asked'}")
+
+    def _next(self, connection: fl.FlightClient, table: str, version: int, after: int) -> Delta | None:
+        ticket = {"action": "next_delta", "package_version": version, "table": table, "after": after}
+        reader = connection.do_get(fl.Ticket(json.dumps(ticket).encode()), self._credentials.options)
+        came = reader.read_all()
+        return delta_of(came) if came.schema.names else None
+
+
+def missing(store: ShardStore, epoch: Epoch | None) -> list[tuple[str, int]]:
+    """(table, its newest sequence here) of every table that lacks deltas which `epoch` names. A version that does not
+    serve here lacks its snapshot, which nobody can fetch: nothing is missing then."""
+    if epoch is None or epoch.package_version not in store.versions():
+        return []
+    tables = store.tables(epoch.package_version)
+    return [(name, tables[name].sequence) for name, sequence in epoch.sequences.items()
+            if name in tables and tables[name].sequence < sequence]
