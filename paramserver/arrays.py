@@ -8,8 +8,8 @@ import numpy as np
 from paramserver.errors import ArrayError, IdError, OptionError
 
 __all__ = ["DIM_MAX", "DTYPES", "POOLINGS", "ROWS_MAX", "as_deadline_ns", "as_default_row", "as_ids", "as_offsets",
-           "as_rows", "as_time_s", "as_weights", "check_dtype", "check_epoch", "check_lifetime", "check_options",
-           "out_kind", "out_rows", "out_status", "pooling"]
+           "as_rows", "as_stored", "as_time_s", "as_times", "as_weights", "check_dtype", "check_epoch",
+           "check_lifetime", "check_options", "out_kind", "out_rows", "out_status", "pooling"]
 
 #: How rows may be stored, in the order of Stored in csrc/row_format.h.
 DTYPES = ("f32", "f16", "bf16", "int8")
@@ -36,14 +36,15 @@ def check_dtype(dtype: str) -> None:
         raise OptionError(f"dtype is {dtype!r}, expected one of {', '.join(DTYPES)}")
 
 
-def check_lifetime(base_sequence: int, ttl_s: float, admit_after: int) -> None:
-    """Raise OptionError unless base_sequence is an int64 of at least 0, ttl_s 0 (none) to 1e9 seconds and admit_after 1
-    to 1,000,000 deltas."""
+def check_lifetime(base_sequence: int, ttl_s: float, admit_after: int, apply_rows_per_s: float = 0.0) -> None:
+    """Raise OptionError unless base_sequence is an int64 of at least 0, ttl_s 0 (none) to 1e9 seconds, admit_after 1 to
+    1,000,000 deltas, and apply_rows_per_s 0 (no limit) to 1e12."""
     for name, value, low, high in (("base_sequence", base_sequence, 0, 2**62), ("admit_after", admit_after, 1, 10**6)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= high:
             raise OptionError(f"{name} is {value!r}, expected an integer from {low} to {high}")
-    if isinstance(ttl_s, bool) or not isinstance(ttl_s, (int, float, np.number)) or not 0 <= ttl_s <= 1e9:
-        raise OptionError(f"ttl_s is {ttl_s!r}, expected seconds from 0 (none) to 1e9")
+    for name, value, high in (("ttl_s", ttl_s, 1e9), ("apply_rows_per_s", apply_rows_per_s, 1e12)):
+        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value <= high:
+            raise OptionError(f"{name} is {value!r}, expected a number from 0 (none) to {high:g}")
 
 
 def check_epoch(name: str, value: int) -> int:
@@ -106,6 +107,24 @@ def as_rows(rows: Any, n: int, dim: int) -> np.ndarray:
     array = _expect("rows", rows, np.float32)
     if array.shape != (n, dim):
         raise ArrayError(f"rows has shape {array.shape}, expected ({n}, {dim}): one row of dim {dim} for each id")
+    return np.ascontiguousarray(array)
+
+
+def as_stored(stored: Any, n: int, row_bytes: int) -> np.ndarray:
+    """Stored rows as contiguous uint8[n, row_bytes]; ArrayError otherwise."""
+    array = _expect("stored", stored, np.uint8)
+    if array.shape != (n, row_bytes):
+        raise ArrayError(f"stored has shape {array.shape}, expected ({n}, {row_bytes}): one stored row for each id")
+    return np.ascontiguousarray(array)
+
+
+def as_times(times_s: Any, n: int) -> np.ndarray | None:
+    """Times as contiguous uint32[n], None staying None; ArrayError otherwise."""
+    if times_s is None:
+        return None
+    array = _expect("times_s", times_s, np.uint32)
+    if array.shape != (n,):
+        raise ArrayError(f"times_s has shape {array.shape}, expected ({n},): one time for each id")
     return np.ascontiguousarray(array)
 
 

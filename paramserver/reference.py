@@ -32,9 +32,9 @@ class ReferenceTable:
     def __init__(self, name: str, dim: int, *, dtype: str = "f32", rows_hint: int = 0,
                  default_row: np.ndarray | Sequence[float] | None = None, huge_pages: bool = True,
                  base_sequence: int = 0, ttl_s: float = 0.0, base_time_s: float | None = None,
-                 admit_after: int = 1) -> None:
+                 admit_after: int = 1, apply_rows_per_s: float = 0.0) -> None:
         arrays.check_options(dim, dtype, rows_hint)
-        arrays.check_lifetime(base_sequence, ttl_s, admit_after)
+        arrays.check_lifetime(base_sequence, ttl_s, admit_after, apply_rows_per_s)
         self.name = name
         self.dim = int(dim)
         self.dtype = dtype
@@ -85,6 +85,32 @@ class ReferenceTable:
         ids = arrays.as_ids(ids)
         base = self._upsertable()
         return sum(base.pop(i, None) is not None for i in ids.tolist())
+
+    def add_stored(self, ids: np.ndarray | Sequence[int], stored: np.ndarray,
+                   times_s: np.ndarray | None = None) -> int:
+        """As Table.add_stored, times kept as they are."""
+        ids = arrays.as_ids(ids)
+        stored = arrays.as_stored(stored, ids.size, self.stored_row_bytes)
+        quantize.store_rows(quantize.load_rows(stored, self.dtype, self.dim), self.dtype)
+        times_s = arrays.as_times(times_s, ids.size)
+        times = [self._base_time_s] * ids.size if times_s is None else times_s.tolist()
+        base = self._upsertable()
+        before = len(base)
+        base.update({i: _Entry(self._base, *one) for i, *one in zip(ids.tolist(), times, stored.copy(), strict=True)})
+        self._times[self._base] = self._base_time_s if base else 0
+        return len(base) - before
+
+    def sweep(self, now_s: float | None = None) -> int:
+        """As Table.sweep."""
+        now_s = arrays.as_time_s(now_s)
+        limit = min(now_s, self._times[self.sequence]) if self._admit_after > 1 else now_s
+        newest = self._states[self.sequence]
+        gone = {i: e for i, e in newest.items() if self._ttl_s and e.time_s + self._ttl_s <= limit}
+        for state in self._states.values():
+            for i, entry in gone.items():
+                if state.get(i) is entry:
+                    del state[i]
+        return sum(entry.row is not None for entry in gone.values())
 
     def apply(self, sequence: int, ids: np.ndarray | Sequence[int], rows: np.ndarray,
               deletes: np.ndarray | Sequence[int] = (), time_s: float | None = None, after: int | None = None) -> None:

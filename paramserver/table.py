@@ -54,7 +54,8 @@ class Table:
     results are the same bits with each. base_sequence: the sequence that the base state is; the first delta's is one
     more. ttl_s: a row expires this many seconds after the time of the delta that wrote it, and is then unknown; 0:
     never. base_time_s: when the base state was written, seconds since 1970, for ttl_s; None: now. admit_after: an id
-    that is new to the table is stored by the k-th delta that contains it, and `filtered` before.
+    that is new to the table is stored by the k-th delta that contains it, and `filtered` before. apply_rows_per_s: the
+    fastest that a delta is applied, so that lookups keep the memory's bandwidth; 0: as fast as it goes.
     shared: a file, best in /dev/shm, that the table lies in, so that other processes of the host can read it with
     paramserver.mapped.MappedTable; space is taken whole, segment by segment. It is gone when the table is. None: memory
     of this process alone.
@@ -65,10 +66,10 @@ class Table:
     def __init__(self, name: str, dim: int, *, dtype: str = "f32", rows_hint: int = 0,
                  default_row: np.ndarray | Sequence[float] | None = None, huge_pages: bool = True,
                  instruction_set: str | None = None, base_sequence: int = 0, ttl_s: float = 0.0,
-                 base_time_s: float | None = None, admit_after: int = 1,
+                 base_time_s: float | None = None, admit_after: int = 1, apply_rows_per_s: float = 0.0,
                  shared: str | PathLike[str] | None = None) -> None:
         arrays.check_options(dim, dtype, rows_hint)
-        arrays.check_lifetime(base_sequence, ttl_s, admit_after)
+        arrays.check_lifetime(base_sequence, ttl_s, admit_after, apply_rows_per_s)
         self._name = name
         self._dim = int(dim)
         self._dtype = dtype
@@ -76,7 +77,7 @@ class Table:
         stored, file = arrays.DTYPES.index(dtype), None if shared is None else fspath(shared)
         self._core = _core.Table(self._dim, stored, int(rows_hint), row, huge_pages, instruction_set,
                                  int(base_sequence), float(ttl_s), arrays.as_time_s(base_time_s), int(admit_after),
-                                 file, name)
+                                 float(apply_rows_per_s), file, name)
 
     @property
     def name(self) -> str:
@@ -139,6 +140,21 @@ class Table:
         """Forget ids int64|uint64[n]; their memory is used again. Returns how many were here. Raises IdError, and
         EpochError once the table takes deltas."""
         return self._core.delete(arrays.as_ids(ids))
+
+    def add_stored(self, ids: np.ndarray | Sequence[int], stored: np.ndarray,
+                   times_s: np.ndarray | None = None) -> int:
+        """As upsert, of rows uint8[n, stored_row_bytes] as lookup_stored gives them: nothing is rounded again. times_s:
+        uint32[n], when each row was written, seconds since 1970, for ttl_s (kept to a 63rd of it). Quickest in
+        the order of a snapshot. Returns how many ids were new. Raises as upsert."""
+        ids = arrays.as_ids(ids)
+        stored = arrays.as_stored(stored, ids.size, self.stored_row_bytes)
+        return self._core.add_rows(ids, stored, arrays.as_times(times_s, ids.size))
+
+    def sweep(self, now_s: float | None = None) -> int:
+        """Free the rows that have expired, of a table with ttl_s; returns how many. A lookup does not see them either
+        way. now_s: seconds since 1970, None: now. With admit_after, rows wait until the newest delta's time has passed
+        them too, so that replicas that sweep at other times still agree."""
+        return self._core.sweep(arrays.as_time_s(now_s))
 
     def apply(self, sequence: int, ids: np.ndarray | Sequence[int], rows: np.ndarray,
               deletes: np.ndarray | Sequence[int] = (), time_s: float | None = None,

@@ -38,6 +38,8 @@ using OutBytes = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device
 using OutRows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using OutRow = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Statuses = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using StoredRows = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Times = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Release = nb::call_guard<nb::gil_scoped_release>;
 
 template <class Array>
@@ -57,8 +59,8 @@ std::shared_ptr<Table> make_table(std::uint32_t dim, int stored, std::uint64_t r
                                   std::optional<Row> default_row, bool huge_pages,
                                   const std::optional<std::string>& instruction_set,
                                   std::int64_t base_sequence, double ttl_s, std::uint32_t base_time_s,
-                                  std::uint64_t admit_after, const std::optional<std::string>& shared,
-                                  const std::string& name) {
+                                  std::uint64_t admit_after, double apply_rows_per_s,
+                                  const std::optional<std::string>& shared, const std::string& name) {
   const auto memory = shared ? MappedMemory::create({.path = *shared}) : nullptr;
   auto table = std::make_shared<Table>(TableOptions{.dim = dim,
                                               .stored = static_cast<Stored>(stored),
@@ -70,6 +72,7 @@ std::shared_ptr<Table> make_table(std::uint32_t dim, int stored, std::uint64_t r
                                               .ttl_s = ttl_s,
                                               .base_time_s = base_time_s,
                                               .admit_after = admit_after,
+                                              .apply_rows_per_s = apply_rows_per_s,
                                               .memory = memory});
   if (memory != nullptr) memory->show(table->state_offset(), name, base_sequence);
   return table;
@@ -109,11 +112,18 @@ void bind_table(nb::module_& m) {
   nb::class_<Table>(m, "Table")
       .def(nb::new_(&make_table), "dim"_a, "stored"_a, "rows_hint"_a, "default_row"_a.none(), "huge_pages"_a,
            "instruction_set"_a.none(), "base_sequence"_a, "ttl_s"_a, "base_time_s"_a, "admit_after"_a,
-           "shared"_a.none(), "name"_a)
+           "apply_rows_per_s"_a, "shared"_a.none(), "name"_a)
       .def("__len__", &Table::size)
       .def("upsert", [](Table& t, Ids ids, Rows rows) { return t.upsert(ids.data(), rows.data(), ids.size()); },
            "ids"_a.noconvert(), "rows"_a.noconvert(), Release())
       .def("delete", [](Table& t, Ids ids) { return t.erase(ids.data(), ids.size()); }, "ids"_a.noconvert(), Release())
+      .def("add_rows",
+           [](Table& t, Ids ids, StoredRows rows, std::optional<Times> times) {
+             return t.add_rows(ids.data(), reinterpret_cast<const std::byte*>(rows.data()), ids.size(),
+                               data_or_null(times));
+           },
+           "ids"_a.noconvert(), "rows"_a.noconvert(), "times"_a.noconvert().none(), Release())
+      .def("sweep", &Table::sweep, "now_s"_a, Release())
       .def("apply",
            [](Table& t, std::int64_t sequence, std::int64_t after, Ids ids, Rows rows, Ids deletes,
               std::uint32_t time_s) {

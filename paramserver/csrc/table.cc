@@ -1,11 +1,13 @@
 #include "paramserver/csrc/table.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <new>
 #include <string>
 #include <thread>
 
+#include "paramserver/csrc/clock.h"
 #include "paramserver/csrc/error.h"
 
 namespace paramserver {
@@ -35,6 +37,10 @@ std::uint32_t checked_dim(const TableOptions& options) {
     throw OptionError("admit_after is " + std::to_string(options.admit_after) + ", expected 1 to " +
                       std::to_string(kAdmitAfterMax));
   }
+  if (!(options.apply_rows_per_s >= 0.0)) {
+    throw OptionError("apply_rows_per_s is " + std::to_string(options.apply_rows_per_s) + ", expected 0 (no limit) or "
+                      "more");
+  }
   return options.dim;
 }
 
@@ -48,6 +54,7 @@ Table::Table(TableOptions options)
       base_sequence_(options.base_sequence),
       ttl_s_(options.ttl_s),
       admit_after_(options.admit_after),
+      apply_rows_per_s_(options.apply_rows_per_s),
       kernels_(options.kernels == nullptr ? kernels() : *options.kernels),
       memory_(options.memory == nullptr ? anonymous_memory() : std::move(options.memory)),
       state_region_(sizeof(TableState) + stored_row_bytes(stored_, dim_), false, memory_),
@@ -131,7 +138,18 @@ void Table::write_rows(const Batch& batch, const std::int64_t* ids, const float*
     const std::size_t end = std::min(n, first + kWriteGroup);
     for (std::size_t i = first; i < end; ++i) __builtin_prefetch(index_->view().home(ids[i]), 1);
     for (std::size_t i = first; i < end; ++i) put(batch, ids[i], rows + i * dim_);
+    if (end % kReclaimEvery == 0) give_way(batch, end);
   }
+}
+
+// A delta leaves the CPU to whoever waits for it, and memory's bandwidth to readers if it is told how fast to go.
+void Table::give_way(const Batch& batch, std::size_t rows) const noexcept {
+  if (batch.undo == nullptr) return;
+  std::this_thread::yield();
+  if (batch.began_ns == 0) return;
+  const double due_ns = static_cast<double>(rows) / apply_rows_per_s_ * 1e9;
+  const double ahead_ns = due_ns - static_cast<double>(monotonic_ns() - batch.began_ns);
+  if (ahead_ns > 0.0) std::this_thread::sleep_for(std::chrono::nanoseconds(static_cast<std::int64_t>(ahead_ns)));
 }
 
 void Table::write_deletes(const Batch& batch, const std::int64_t* ids, std::size_t n) {

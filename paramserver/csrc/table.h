@@ -42,6 +42,7 @@ struct TableOptions {
   double ttl_s = 0.0;                  // how long a row lives after the delta that wrote it; 0: for good
   std::uint32_t base_time_s = 0;       // when the base state was written, seconds since 1970; for ttl_s
   std::uint64_t admit_after = 1;       // deltas that must contain a new id before it is stored
+  double apply_rows_per_s = 0.0;       // the fastest that a delta is applied; 0: as fast as it goes
   std::shared_ptr<Memory> memory = nullptr;  // null: anonymous
   std::unique_ptr<ColdTier> tier = nullptr;  // null: all rows in RAM
 };
@@ -89,12 +90,18 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   // Rows are rounded to the stored type; the last of equal ids wins. Returns how many ids were new. Throws
   // RowValueError before anything is written, MemoryExhausted with a prefix of the batch written.
   std::uint64_t upsert(const std::int64_t* ids /*[n]*/, const float* rows /*[n, dim]*/, std::size_t n);
-  // The same for rows as they are stored, taken byte for byte (table_load.cc). Throws OptionError with a tier.
-  void load_rows(const std::int64_t* ids /*[n]*/, const std::byte* const* rows /*[n]*/, std::size_t n);
+  // The same for rows as they are stored, taken byte for byte (table_load.cc). Of a table with a time to live each row
+  // is as old as `times` says (null: as the base state), to a 63rd of that time. Throws OptionError with a tier.
+  void load_rows(const std::int64_t* ids /*[n]*/, const std::byte* const* rows /*[n]*/, std::size_t n,
+                 const std::uint32_t* times = nullptr /*[n]*/);
   // The default row as it is stored, before anybody reads.
   void load_default_row(const std::byte* row /*[row_bytes]*/) noexcept;
   // Returns how many of the ids were here.
   std::uint64_t erase(const std::int64_t* ids /*[n]*/, std::size_t n);
+  // The same for rows that lie one after the other and come from nobody knows where. Returns how many ids were new.
+  // Throws RowValueError for NaN and infinity, before anything is written.
+  std::uint64_t add_rows(const std::int64_t* ids /*[n]*/, const std::byte* rows /*[n, row_bytes]*/, std::size_t n,
+                         const std::uint32_t* times /*[n] or null*/);
 
   // --- Deltas and epochs (table_delta.cc) ----------------------------------------------------------------------------
   // All or nothing: rows, then deletes. `after` is what it builds on, and must be sequence(); it is less than
@@ -109,6 +116,8 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   // Undoes the deltas after `sequence`, which no epoch may show. Throws EpochError.
   void revert(std::int64_t sequence);
   std::int64_t sequence() const;
+  // Frees the rows that have expired by `now_s`, seconds since 1970. Returns how many.
+  std::uint64_t sweep(std::uint32_t now_s);
   std::vector<std::pair<std::uint64_t, std::int64_t>> epochs() const;
 
   // --- Looking inside ------------------------------------------------------------------------------------------------
@@ -166,6 +175,7 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
     IdIndex* undo;  // null for the base state, which nobody is kept from
     std::uint32_t time_s;
     std::uint64_t admit_after;
+    std::int64_t began_ns = 0;  // 0: writes as fast as it goes
   };
 
   // table.cc
@@ -177,6 +187,9 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   void put(const Batch& batch, std::int64_t id, const float* row);
   void change(const Batch& batch, IndexSlot& slot, std::int64_t id, RowState to);
   RowState current(RowState state, std::uint32_t time_s) const noexcept;
+  void give_way(const Batch& batch, std::size_t rows) const noexcept;
+  // table_bulk.cc
+  std::uint32_t base_version_of(std::uint32_t time_s) const noexcept;
 
   // table_delta.cc
   const Applied& applied(std::int64_t sequence) const;
@@ -213,6 +226,7 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   const std::int64_t base_sequence_;
   const double ttl_s_;
   const std::uint64_t admit_after_;
+  const double apply_rows_per_s_;
   const Kernels& kernels_;
   const std::shared_ptr<Memory> memory_;
   Region state_region_;  // TableState, then the default row

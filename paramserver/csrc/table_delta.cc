@@ -3,6 +3,7 @@
 #include <string>
 #include <thread>
 
+#include "paramserver/csrc/clock.h"
 #include "paramserver/csrc/error.h"
 #include "paramserver/csrc/table.h"
 
@@ -29,6 +30,7 @@ void Table::apply(std::int64_t sequence, std::int64_t after, const std::int64_t*
   base_closed_ = true;
   Batch batch{static_cast<std::uint32_t>(version), nullptr, time_s, admit_after_};
   if (keeps_times()) batch.time_s = set_time(batch.version, time_s);
+  if (apply_rows_per_s_ > 0.0) batch.began_ns = monotonic_ns();
   undos_.push_back({std::make_unique<IdIndex>(n + m, huge_pages_, memory_), batch.version});
   batch.undo = undos_.back().index.get();
   try {

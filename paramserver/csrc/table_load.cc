@@ -18,7 +18,8 @@ void Table::load_default_row(const std::byte* row) noexcept {
   std::memcpy(state_region_.data() + sizeof(TableState), row, row_bytes());
 }
 
-void Table::load_rows(const std::int64_t* ids, const std::byte* const* rows, std::size_t n) {
+void Table::load_rows(const std::int64_t* ids, const std::byte* const* rows, std::size_t n,
+                      const std::uint32_t* times) {
   std::lock_guard<std::mutex> lock(writer_);
   check_takes_upserts();
   if (tier_ != nullptr) throw OptionError("a table with a tier takes its rows from a base file");
@@ -30,7 +31,8 @@ void Table::load_rows(const std::int64_t* ids, const std::byte* const* rows, std
     for (std::size_t i = first; i < end; ++i) {
       const RowNumber number = rows_.allocate();
       std::memcpy(rows_.at(number), rows[i], row_bytes());
-      change(batch, index_->place(ids[i]), ids[i], RowState::of(RowKind::kRam, number, kBaseVersion));
+      const std::uint32_t version = times == nullptr ? kBaseVersion : base_version_of(times[i]);
+      change(batch, index_->place(ids[i]), ids[i], RowState::of(RowKind::kRam, number, version));
     }
   }
   show_rows();

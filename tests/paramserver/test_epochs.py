@@ -4,8 +4,15 @@ import time
 
 import numpy as np
 import pytest
+
 from paramserver import RowStatus
-from paramserver.errors import ArrayError, EpochError, IdError, OptionError, RowValueError
+from paramserver.errors import (
+    ArrayError,
+    EpochError,
+    IdError,
+    OptionError,
+    RowValueError,
+)
 
 HIT, DEFAULT, FILTERED = RowStatus.HIT, RowStatus.DEFAULT, RowStatus.FILTERED
 UNAVAILABLE, DEADLINE = RowStatus.UNAVAILABLE, RowStatus.DEADLINE
@@ -257,3 +264,60 @@ def test_a_deadline_that_has_passed_is_said(make):
     assert (pooled[0, 0], status.tolist()) == (-2, [DEADLINE] * 2)
     table.lookup([1, 2], status=status, deadline_s=60)
     assert DEADLINE not in status
+
+
+def test_a_sweep_frees_what_has_expired_and_leaves_older_epochs_alone(make):
+    now = time.time()
+    table = make(2, ttl_s=1000, default_row=[-1, -1])
+    table.upsert([9], rows(9))
+    table.apply(1, [1, 2], rows(1, 2), time_s=now)
+    table.publish(1, 1)
+    table.apply(2, [2, 3], rows(3, 4), time_s=now + 500)
+    table.publish(2, 2)
+    assert table.sweep() == 0
+    assert (table.sweep(now + 1100), len(table)) == (2, 2)
+    assert seen(table, [1, 2, 3, 9]) == [(-1, DEFAULT), (3, HIT), (4, HIT), (-1, DEFAULT)]
+    # The old row of id 2 is not the newest, so it stays as long as its epoch.
+    assert seen(table, [1, 2, 3], 1) == [(-1, DEFAULT), (2, HIT), (-1, DEFAULT)]
+    assert (table.sweep(now + 9000), len(table), table.ids().tolist()) == (2, 0, [])
+    table.apply(3, [1], rows(5), time_s=now + 9000)
+    table.publish(3, 3)
+    assert (seen(table, [1, 2]), len(table)) == ([(5, HIT), (-1, DEFAULT)], 1)
+    assert make(2).sweep() == 0
+
+
+def test_sweeping_does_not_decide_what_is_admitted(make):
+    now = time.time()
+    table = make(2, ttl_s=100, admit_after=2)
+    table.apply(1, [1], rows(1), time_s=now - 5000)
+    table.sweep()
+    table.apply(2, [1], rows(2), time_s=now - 4950)
+    table.publish(1, 2)
+    assert table.why(1)["kind"] == "ram"
+
+
+def test_stored_rows_come_in_as_they_went_out(make):
+    one = filled(make)
+    other = make(2)
+    ids = one.ids()
+    assert other.add_stored(ids, one.lookup_stored(ids)) == len(ids)
+    assert other.add_stored(ids[:1], one.lookup_stored(ids[:1])) == 0
+    np.testing.assert_array_equal(other.lookup(ids), one.lookup(ids))
+    np.testing.assert_array_equal(other.lookup_stored(ids), one.lookup_stored(ids))
+    with pytest.raises(ArrayError, match="stored has shape"):
+        other.add_stored(ids, one.lookup_stored(ids)[:1])
+    with pytest.raises(EpochError, match="takes deltas"):
+        one.add_stored(ids, one.lookup_stored(ids))
+    spoilt = np.full_like(one.lookup_stored(ids), 0xFF)
+    with pytest.raises(RowValueError, match=r"rows\[0\]"):
+        other.add_stored(ids, spoilt)
+
+
+def test_stored_rows_keep_their_age(make):
+    now = int(time.time())
+    table = make(2, ttl_s=6300, base_time_s=now)
+    stored = make(2, default_row=[5, 5]).lookup_stored([0, 0, 0])
+    table.add_stored([1, 2, 3], stored, np.array([now - 7000, now - 3000, now], np.uint32))
+    assert [status for _, status in seen(table, [1, 2, 3])] == [DEFAULT, HIT, HIT]
+    assert abs(table.why(2)["time_s"] - (now - 3000)) <= 100
+    assert (table.sweep(), table.ids().tolist()) == (1, [2, 3])
