@@ -79,15 +79,13 @@ class ErrorMeter:
         stored = np.empty((len(rows), stored_row_bytes(self._dtype, rows.shape[1])), np.uint8)
         number = arrays.DTYPES.index(self._dtype)
         _core.store_rows(number, rows, stored)
-        again = np.empty_like(rows)
-        _core.load_rows(number, stored, again)
-        distance = np.abs(again - rows)
+        largest, total, squares, signal = _core.row_error(number, rows, stored)
         self._rows += len(rows)
         self._elements += rows.size
-        self._max = max(self._max, float(distance.max(initial=0)))
-        self._sum += float(distance.sum(dtype=np.float64))
-        self._squares += float(np.square(distance, dtype=np.float64).sum())
-        self._signal += float(np.square(rows, dtype=np.float64).sum())
+        self._max = max(self._max, largest)
+        self._sum += total
+        self._squares += squares
+        self._signal += signal
 
     @property
     def error(self) -> QuantizationError:

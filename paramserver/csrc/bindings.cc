@@ -23,10 +23,6 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace paramserver {
-
-void bind_rows(nb::module_& m);    // bindings_rows.cc
-void bind_mapped(nb::module_& m);  // bindings_mapped.cc
-
 namespace {
 
 using Ids = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "paramserver/csrc/bindings.h"
 #include "paramserver/csrc/mapped_table.h"
 #include "paramserver/csrc/table.h"
 

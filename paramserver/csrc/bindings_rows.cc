@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include "paramserver/csrc/bindings.h"
 #include "paramserver/csrc/error.h"
 #include "paramserver/csrc/kernels.h"
 

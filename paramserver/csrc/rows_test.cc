@@ -17,6 +17,7 @@
 #include "paramserver/csrc/hash.h"
 #include "paramserver/csrc/kernels.h"
 #include "paramserver/csrc/table.h"
+#include "paramserver/csrc/table_state.h"
 
 namespace paramserver {
 namespace {
@@ -203,6 +204,23 @@ void answers_may_pass_2_to_the_31_elements() {
   }
 }
 
+// Rows are found by 64-bit offsets, whatever the table's size: nothing is read here.
+void row_numbers_may_pass_2_to_the_31() {
+  TableState state;
+  state.row_bytes = 8192;
+  state.first_shift = 10;
+  std::uint64_t at = 4096;
+  for (std::size_t k = 0; k < 26; ++k) {
+    state.segments[k].store(at);
+    at += (k == 0 ? std::uint64_t{1} << 10 : std::uint64_t{1} << (10 + k - 1)) * state.row_bytes;
+  }
+  const RowsView rows(state, nullptr);
+  constexpr RowNumber kLast = (RowNumber{1} << 35) - 1;
+  for (const RowNumber row : {RowNumber{0}, RowNumber{1023}, RowNumber{1024}, RowNumber{1} << 31, kLast}) {
+    CHECK(reinterpret_cast<std::uintptr_t>(rows.at(row)) == 4096 + row * 8192);
+  }
+}
+
 }  // namespace
 }  // namespace paramserver
 
@@ -212,5 +230,6 @@ int main() {
   every_set_stores_the_same_bytes();
   bf16_comes_back_as_it_was();
   answers_may_pass_2_to_the_31_elements();
+  row_numbers_may_pass_2_to_the_31();
   return check_failures == 0 ? 0 : 1;
 }

@@ -59,7 +59,8 @@ def test_int8_keeps_the_smallest_exactly_and_the_rest_within_half_a_step(rows):
     np.testing.assert_array_equal(loaded.min(1, keepdims=True), low)
     span = high.astype(np.float64) - low
     # Each of product and sum rounds once, relative to the largest number it meets.
-    rounding = np.spacing(np.maximum(np.maximum(np.abs(low), np.abs(high)), np.minimum(span, 3e38)).astype(np.float32))
+    largest = np.minimum(np.maximum(np.maximum(np.abs(low), np.abs(high)), span), 3e38)
+    rounding = np.spacing(largest.astype(np.float32))
     distance = np.abs(loaded.astype(np.float64) - rows)
     scale = np.maximum(span / 255, 1e-45)
     assert (distance <= scale / 2 * (1 + 1e-6) + 2.0 * rounding).all()
@@ -104,7 +105,7 @@ def test_the_error_is_the_same_in_one_batch_or_many():
     meter = quantize.ErrorMeter()
     for part in np.array_split(rows, 7):
         meter.add(part)
-    whole, distance = quantize.error_of(rows), np.abs(again(rows) - rows).astype(np.float64)
+    whole, distance = quantize.error_of(rows), np.abs(again(rows) - rows.astype(np.float64))
     assert (whole.rows, whole.max_abs) == (meter.error.rows, meter.error.max_abs) == (1000, distance.max())
     np.testing.assert_allclose([whole.mean_abs, meter.error.mean_abs], distance.mean(), rtol=1e-12)
     expected = np.sqrt((distance**2).mean() / (rows.astype(np.float64)**2).mean())
@@ -131,4 +132,4 @@ def test_loading_a_file_as_int8_tells_its_error(tmp_path):
     meter = quantize.ErrorMeter("int8")
     loaded = parquet.load(Table, tmp_path / "t.parquet", dtype="int8", meter=meter)
     assert meter.error == quantize.error_of(rows)
-    assert meter.error.max_abs == np.abs(loaded.lookup(np.arange(500)) - rows).max()
+    assert meter.error.max_abs == np.abs(loaded.lookup(np.arange(500)) - rows.astype(np.float64)).max()
