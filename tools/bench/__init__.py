@@ -16,11 +16,13 @@ __all__ = ["BENCHMARKS", "names", "run", "summary"]
 
 # Name on the command line -> module with run(quick: bool) -> list[Figure].
 BENCHMARKS: dict[str, str] = {
+    "deltas": "tools.bench.deltas",
     "load": "tools.bench.load",
     "lookup": "tools.bench.lookup",
     "peers": "tools.bench.peers",
     "pooled_int8": "tools.bench.pooled_int8",
     "rank": "tools.bench.rank",
+    "remote": "tools.bench.remote",
     "rowbytes": "tools.bench.rowbytes",
 }
 
