@@ -7,16 +7,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from tools.ps.errors import PsError
 from tools.ps.plan import report
 from tools.ps.plan.plan_file import PlanError, PlanFile, TablePlan, Trace, parse_zipf, read_plan, read_schema
 from tools.ps.plan.popularity import TraceError
 from tools.ps.plan.sizing import DTYPES, parse_bytes
 
-__all__ = ["AskError", "Asked", "plan_of", "run"]
-
-
-class AskError(Exception):
-    """What was asked cannot be planned; the message says why, a problem a line."""
+__all__ = ["Asked", "plan_of", "run"]
 
 
 @dataclass(frozen=True)
@@ -37,21 +34,19 @@ class Asked:
 
 
 def run(asked: Asked, *, svg_file: Path | None = None, json_file: Path | None = None) -> int:
-    """Reports what was asked; returns 0. Raises AskError."""
+    """Reports what was asked; returns 0. Raises PsError."""
     try:
         return report.run(plan_of(asked), svg_file=svg_file, json_file=json_file)
     except (PlanError, TraceError) as error:
-        raise AskError(str(error)) from error
-    except OSError as error:
-        raise AskError(f"{error.filename}: {error.strerror}") from error
+        raise PsError(str(error)) from error
 
 
 def plan_of(asked: Asked) -> PlanFile:
-    """The plan with every option applied. Raises AskError, PlanError."""
+    """The plan with every option applied. Raises PsError, PlanError."""
     if sum(source is not None for source in (asked.file, asked.schema, asked.rows)) != 1:
-        raise AskError("name the tables: a PLAN file, --schema FILE or --rows NUMBER, one of them")
+        raise PsError("name the tables: a PLAN file, --schema FILE or --rows NUMBER, one of them")
     if asked.dtype not in DTYPES:
-        raise AskError(f"--dtype: got {asked.dtype!r}; expected one of {', '.join(DTYPES)}")
+        raise PsError(f"--dtype: got {asked.dtype!r}; expected one of {', '.join(DTYPES)}")
     changes: dict[str, object] = {}
     if asked.zipf is not None:
         changes["zipf"] = parse_zipf(asked.zipf)
@@ -59,7 +54,7 @@ def plan_of(asked: Asked) -> PlanFile:
         try:
             changes["host_ram_bytes"] = parse_bytes(asked.host_ram)
         except ValueError as error:
-            raise AskError(f"--host-ram: {error}") from error
+            raise PsError(f"--host-ram: {error}") from error
     if asked.replicas is not None:
         changes["replicas"] = asked.replicas
     plan = _tables(asked)
@@ -77,4 +72,4 @@ def _tables(asked: Asked) -> PlanFile:
     try:
         return PlanFile(tables=[TablePlan(name="table", rows=asked.rows or 0, dim=asked.dim, dtype=asked.dtype)])
     except ValidationError as error:
-        raise AskError(str(error)) from error
+        raise PsError(str(error)) from error
