@@ -163,7 +163,11 @@ void bind_table(nb::module_& m) {
       .def("default_row", [](const Table& t, OutRow out) { t.default_row(out.data()); }, "out"_a.noconvert())
       .def("capsule", &row_source)
       .def("stats", [](const Table& t) {
-        const TableStats s = t.stats();
+        // Waits for a writer, which may take seconds.
+        const TableStats s = [&t] {
+          const nb::gil_scoped_release release;
+          return t.stats();
+        }();
         const std::vector<std::uint64_t> statuses(s.statuses.begin(), s.statuses.end());
         return nb::make_tuple(s.rows, s.rows_retired, s.rows_pending, s.bytes_index, s.bytes_rows, s.bytes_undo,
                               s.bytes_peak, s.huge_pages, s.instruction_set, s.lookups, statuses);

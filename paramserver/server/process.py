@@ -49,7 +49,7 @@ class ShardProcess:
         self._store = ShardStore.open(config.directory, shard=config.shard, shards=config.shards,
                                       durability=config.durability, options=self._table_options,
                                       hold_s=limits.hold_s, reserve_bytes=limits.reserve_bytes,
-                                      held_bytes_max=limits.held_bytes_max, progress=progress)
+                                      held_bytes_max=limits.held_bytes_max, cluster=config.cluster, progress=progress)
         try:
             self._start()
         except BaseException:

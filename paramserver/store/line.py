@@ -1,6 +1,6 @@
 """One table of one package version: which deltas it has, which comes next, and what a rollback takes back."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import numpy as np
@@ -101,10 +101,17 @@ class Line:
         self.abandoned = sorted({*self.abandoned, (first, last)})
         self._standing = sorted({*self._standing, (first, last)})
 
-    def settle(self, shown: Iterable[int]) -> None:
-        """Take back the abandoned deltas that none of the held epochs' sequences `shown` reaches. What was staged
-        after them is applied again without them."""
-        shown = set(shown)
+    def retire_all_but(self, held: Container[int]) -> None:
+        """Let the table go of epochs that are not held any more. It keeps its newest, which is an old one while another
+        package version is the newest epoch's."""
+        for number, _ in self.table.epochs()[:-1]:
+            if number not in held:
+                self.table.retire(number)
+
+    def settle(self) -> None:
+        """Take back the abandoned deltas that no epoch of the table shows. What was staged after them is applied again
+        without them."""
+        shown = {sequence for _, sequence in self.table.epochs()}
         for first, last in list(self._standing):
             # The ranges after it lie on top of it.
             if any(first <= sequence <= last for sequence in shown):
@@ -121,9 +128,13 @@ class Line:
         """Whether a rollback gave it up."""
         return any(first <= sequence <= last for first, last in self.abandoned)
 
-    def waits_for_leases(self) -> bool:
-        """Whether abandoned deltas are still applied."""
-        return bool(self._standing)
+    def covers(self, first: int, last: int) -> bool:
+        """Whether one known range of abandoned sequences holds all of these."""
+        return any(known <= first and last <= until for known, until in self.abandoned)
+
+    def waits_for_leases(self, sequence: int | None = None) -> bool:
+        """Whether abandoned deltas are still applied, below `sequence` if one is given."""
+        return bool(self._standing) and (sequence is None or sequence >= self._standing[0][0])
 
     def _check(self, delta: Delta) -> None:
         if delta.dim != self.table.dim:

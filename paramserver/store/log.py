@@ -2,7 +2,7 @@
 
     s/<version, 20 digits>/<table>/<sequence, 20 digits>   the entry's line (payloads.py), and a small delta's payload
     e/<number, 20 digits>                                   an epoch adopted here and still held, JSON
-    a/<version>/<table>/<first>                             a range of sequences that a rollback abandoned: its last
+    a/<version>/<table>/<first>/<last>                      a range of sequences that a rollback abandoned
     r/<version>                                             a retired package version
 
 A record that a power loss or a crash cut off in the write-ahead log was never acknowledged: RocksDB drops it whole.
@@ -138,11 +138,12 @@ class DeltaLog:
         """Remember an epoch, and the ranges (first, last) of sequences that it abandons, in one commit."""
         self._expect_space(1 << 16)
         self._write([(b"e/%020d" % epoch.number, epoch.json().encode())]
-                    + [(_range_key(key, first), b"%d" % last) for key, (first, last) in abandoned.items()])
+                    + [(_range_key(key, span), b"") for key, span in abandoned.items()])
 
-    def put_abandoned(self, abandoned: dict[Key, tuple[int, int]]) -> None:
+    def put_abandoned(self, abandoned: list[tuple[Key, tuple[int, int]]]) -> None:
         """Remember ranges (first, last) of sequences that are abandoned, in one commit."""
-        self._write([(_range_key(key, first), b"%d" % last) for key, (first, last) in abandoned.items()])
+        if abandoned:
+            self._write([(_range_key(key, span), b"") for key, span in abandoned])
 
     def drop_epochs(self, numbers: list[int]) -> None:
         """Forget epochs that are no longer held, in one commit."""
@@ -152,9 +153,9 @@ class DeltaLog:
         """Every range of sequences that a rollback abandoned, by table, ascending."""
         ranges: dict[Key, list[tuple[int, int]]] = {}
         with _rocks_errors(self._folder):
-            for key, value in self._scan(b"a/"):
-                _, version, table, first = key.decode().split("/")
-                ranges.setdefault((int(version), table), []).append((int(first), int(value)))
+            for key, _ in self._scan(b"a/"):
+                _, version, table, first, last = key.decode().split("/")
+                ranges.setdefault((int(version), table), []).append((int(first), int(last)))
         return ranges
 
     def retired(self) -> set[int]:
@@ -165,8 +166,8 @@ class DeltaLog:
     def retire(self, version: int, epochs: list[int]) -> None:
         """Retire a version: its entries and epochs go, in one commit; its name stays."""
         gone = [entry for entry in self._all() if entry.base_version == version]
-        ranges = [_range_key(key, first) for key, ranges in self.abandoned().items() if key[0] == version
-                  for first, _ in ranges]
+        ranges = [_range_key(key, span) for key, ranges in self.abandoned().items() if key[0] == version
+                  for span in ranges]
         self._write([(b"r/%020d" % version, b""), *((_entry_key(entry), None) for entry in gone),
                      *((b"e/%020d" % number, None) for number in epochs), *((key, None) for key in ranges)])
         self._entries = {key: entries for key, entries in self._entries.items() if key[0] != version}
@@ -250,8 +251,8 @@ def _entry_key(entry: Entry) -> bytes:
     return f"s/{entry.base_version:020d}/{entry.table}/{entry.sequence:020d}".encode()
 
 
-def _range_key(key: Key, first: int) -> bytes:
-    return f"a/{key[0]:020d}/{key[1]}/{first:020d}".encode()
+def _range_key(key: Key, span: tuple[int, int]) -> bytes:
+    return f"a/{key[0]:020d}/{key[1]}/{span[0]:020d}/{span[1]:020d}".encode()
 
 
 def _json(raw: bytes, folder: Path) -> Any:

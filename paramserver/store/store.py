@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from paramserver import durable
 from paramserver.delta import Delta
-from paramserver.epoch import Epoch, epoch_numbers, read_epoch
+from paramserver.epoch import Epoch, epoch_numbers, read_epoch, read_epochs
 from paramserver.errors import (
     ClosedError,
     EpochError,
@@ -75,14 +75,16 @@ class ShardStore:
     def open(cls, directory: str | Path, *, shard: int = 0, shards: int = 1, durability: str = "process",
              options: TableOptions | None = None, table_class: type = Table, hold_s: float = 600.0,
              reserve_bytes: int = 64 << 20, held_bytes_max: int = 4 << 30,
-             clock: Callable[[], float] = time.monotonic, progress: Progress | None = None) -> Self:
+             cluster: str | Path | None = None, clock: Callable[[], float] = time.monotonic,
+             progress: Progress | None = None) -> Self:
         """Open a shard's directory for writing, made when it is not there, and bring its tables back.
 
         durability: what an acknowledged write outlives, "process" (kill -9) or "sync" (a power loss too). options: what
         tables are made with (dtype, tier, ttl_s, ...), or a function of table and version that gives it. table_class:
         Table or ReferenceTable. hold_s: seconds that every epoch is held after it was published or found again.
         reserve_bytes: disk space that writes leave free. held_bytes_max: bytes of deltas kept for versions that do not
-        serve yet. clock: seconds that only grow, for leases. progress: called as (what, bytes done, bytes in all).
+        serve yet. cluster: the directory whose epochs `adopt` will be given: what they abandoned while this
+        shard was away is passed over from the start. clock: seconds that only grow, for leases. progress: called as (what, bytes done, bytes in all).
 
         Raises OptionError, StoreLocked naming who has it open, StoreError for another shard's directory, StoreDamaged
         when what was acknowledged is not there, TableFileError, StoreFull."""
@@ -96,6 +98,8 @@ class ShardStore:
         try:
             layout_.create(layout, shard, shards)
             log = DeltaLog(layout.log, layout.payloads, sync=durability == "sync", reserve_bytes=reserve_bytes)
+            if cluster is not None:
+                log.put_abandoned(_abandoned_in(read_epochs(cluster), log))
             return cls(layout, lock, log, files, hold_s=hold_s, held_bytes_max=held_bytes_max, clock=clock,
                        progress=progress)
         except BaseException:
@@ -188,23 +192,11 @@ class ShardStore:
         sequences below the newest of its version is a rollback, and abandons the deltas above them.
 
         Raises SequenceGap when a delta is not staged yet (`missing` is the first table's), EpochError for an epoch that
-        can never be shown here: an old number, an unknown version, other tables, abandoned or forgotten sequences."""
+        can never be shown here: an old number, an unknown version, other tables, abandoned or forgotten sequences.
+        StoreError while deltas that a rollback abandoned are still leased below it."""
         with self._lock:
             self._expect_open()
-            if self._epochs.get(epoch.number) == epoch:
-                return
-            if self._epochs and epoch.number <= max(self._epochs):
-                raise EpochError(f"epoch {epoch.number} cannot be published: this shard is at {max(self._epochs)}")
-            lines = self._publishable(epoch)
-            ranges = self._abandoned_by(epoch, lines)
-            self._log.put_epoch(epoch, ranges)
-            for name, line in lines.items():
-                line.table.publish(epoch.number, epoch.sequences[name])
-            for (_, name), (first, last) in ranges.items():
-                lines[name].abandon(first, last)
-            self._wanted = None
-            self._leases.hold(epoch.number, self._hold_s, "published")
-            self._epochs = {**self._epochs, epoch.number: epoch}
+            self._show(epoch)
             self.expire()
 
     def adopt(self, cluster: str | Path) -> list[int]:
@@ -219,9 +211,14 @@ class ShardStore:
             for number, epoch in sorted(self._seen.items()):
                 self._note_abandoned(epoch)
                 if number > newest:
-                    with contextlib.suppress(SequenceGap, EpochError):
-                        self.publish(epoch)
+                    try:
+                        self._show(epoch)
                         adopted.append(number)
+                    except StoreFull:
+                        raise
+                    except (SequenceGap, EpochError, StoreError):
+                        continue
+            self.expire()
             return adopted
 
     def lease(self, epoch: int, ttl_s: float, holder: str = "caller") -> None:
@@ -235,19 +232,19 @@ class ShardStore:
         with self._lock:
             self._expect_open()
             gone = self._leases.expire(max(self._epochs, default=0), now)
-            for number in gone:
-                for line in self._versions[self._epochs[number].package_version].lines.values():
-                    line.table.retire(number)
             self._epochs = {n: epoch for n, epoch in self._epochs.items() if n not in gone}
             self._dropped |= set(gone)
-            # On a full disk the records stay: a restart would hold these epochs again, for a while.
+            lines = [line for serving in self._versions.values() for line in serving.lines.values()]
+            for line in lines:
+                line.retire_all_but(self._epochs)
+            # On a full disk records stay: a restart would hold these epochs again for a while, and tidy up.
             with contextlib.suppress(StoreFull):
                 if self._dropped:
                     self._log.drop_epochs(sorted(self._dropped))
                 self._dropped = set()
-                for version, serving in self._versions.items():
-                    for name, line in serving.lines.items():
-                        line.settle([e.sequences[name] for e in self._epochs.values() if e.package_version == version])
+            for line in lines:
+                with contextlib.suppress(StoreFull):
+                    line.settle()
             return gone
 
     def add_snapshot(self, package_version: int, tables: Mapping[str, str | Path], *,
@@ -379,6 +376,22 @@ class ShardStore:
         self._log.append(delta)
         return "held"
 
+    def _show(self, epoch: Epoch) -> None:
+        if self._epochs.get(epoch.number) == epoch:
+            return
+        if self._epochs and epoch.number <= max(self._epochs):
+            raise EpochError(f"epoch {epoch.number} cannot be published: this shard is at {max(self._epochs)}")
+        lines = self._publishable(epoch)
+        ranges = self._abandoned_by(epoch, lines)
+        self._log.put_epoch(epoch, ranges)
+        for name, line in lines.items():
+            line.table.publish(epoch.number, epoch.sequences[name])
+        for (_, name), (first, last) in ranges.items():
+            lines[name].abandon(first, last)
+        self._wanted = None
+        self._leases.hold(epoch.number, self._hold_s, "published")
+        self._epochs = {**self._epochs, epoch.number: epoch}
+
     def _publishable(self, epoch: Epoch) -> Mapping[str, Line]:
         lines = self._serving(epoch.package_version).lines
         if set(epoch.sequences) != set(lines):
@@ -394,6 +407,10 @@ class ShardStore:
             if shown and sequence < shown[-1] and sequence not in shown:
                 raise EpochError(f"epoch {epoch.number}: sequence {sequence} of table {name!r} is before {shown[-1]}, "
                                  f"the newest, and no epoch holds it any more; held are {sorted(set(shown))}")
+            if line.waits_for_leases(sequence):
+                self._wanted = epoch
+                raise StoreError(f"epoch {epoch.number} must wait: table {name!r} still has deltas that were abandoned, "
+                                 "because an epoch that shows them is held; try again when its leases have ended")
             if sequence > line.sequence:
                 missing[name] = (line.sequence + 1, sequence)
         if missing:
@@ -409,7 +426,7 @@ class ShardStore:
             newest = max((e.sequences[name] for e in self._epochs.values()
                           if e.package_version == epoch.package_version), default=0)
             last = max(newest, epoch.abandoned.get(name, 0))
-            if last > epoch.sequences[name]:
+            if last > epoch.sequences[name] and not line.covers(epoch.sequences[name] + 1, last):
                 ranges[line.key] = (epoch.sequences[name] + 1, last)
         return ranges
 
@@ -418,11 +435,10 @@ class ShardStore:
         version = self._versions.get(epoch.package_version)
         for name, last in epoch.abandoned.items():
             line, first = version.lines.get(name) if version else None, epoch.sequences[name] + 1
-            if line is not None and first > line.base and (first, last) not in line.abandoned:
-                self._log.put_abandoned({line.key: (first, last)})
+            if line is not None and first > line.base and not line.covers(first, last):
+                self._log.put_abandoned([(line.key, (first, last))])
                 line.abandon(first, last)
-                line.settle([e.sequences[name] for e in self._epochs.values()
-                             if e.package_version == epoch.package_version])
+                line.settle()
 
     def _expect_serves_not(self, version: int) -> None:
         self._expect_open()
@@ -444,6 +460,13 @@ def _same(here: Version, base: Base) -> dict[str, Any]:
         raise StoreError(f"package version {base.package_version} serves here with other files: what a version holds "
                          "never changes, take a new number")
     return {"state": "already", "refused": []}
+
+
+def _abandoned_in(epochs: list[Epoch], log: DeltaLog) -> list[tuple[Key, tuple[int, int]]]:
+    known = log.abandoned()
+    spans = [((epoch.package_version, table), (epoch.sequences[table] + 1, last))
+             for epoch in epochs for table, last in epoch.abandoned.items()]
+    return [(key, span) for key, span in spans if span not in known.get(key, ())]
 
 
 def _content(base: Base) -> dict[str, tuple[str, int]]:

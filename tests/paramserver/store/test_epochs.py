@@ -239,3 +239,88 @@ def test_a_shard_that_was_away_learns_what_was_abandoned_meanwhile(tmp_path, sto
     assert store.stage(delta_of(4)) == "applied"
     assert store.adopt(cluster) == [4]
     assert rows_at(store) == expected([delta_of(1), delta_of(4)])
+
+
+def rolled_back_elsewhere(tmp_path, store):
+    """The cluster rolled 2 to 3 back while this shard, which shows them, was away; epoch 4 builds on 1."""
+    for sequence in (1, 2, 3):
+        store.stage(delta_of(sequence, ids=(sequence,)))
+        write_epoch(tmp_path / "cluster", Epoch(sequence, VERSION, {"item": sequence}))
+        store.adopt(tmp_path / "cluster")
+    write_epoch(tmp_path / "cluster", Epoch(4, VERSION, {"item": 1}, {"item": 3}))
+    write_epoch(tmp_path / "cluster", Epoch(5, VERSION, {"item": 4}))
+    return expected([delta_of(1, ids=(1,)), delta_of(4, ids=(4,))])
+
+
+def test_nothing_is_shown_on_top_of_what_was_abandoned(tmp_path, store, clock):
+    rows = rolled_back_elsewhere(tmp_path, store)
+    # A replica sends it what comes next before it has heard of the rollback.
+    assert store.stage(delta_of(4, ids=(4,))) == "applied"
+    assert store.adopt(tmp_path / "cluster") == [4]
+    with pytest.raises(StoreError, match="epoch 5 must wait: table 'item' still has deltas that were abandoned"):
+        publish(store, 5, 4)
+    assert rows_at(store) == expected([delta_of(1, ids=(1,))])
+    clock.now += 11
+    store.expire()
+    assert store.adopt(tmp_path / "cluster") == [5] and rows_at(store) == rows
+
+
+def test_a_start_passes_over_what_was_abandoned_while_it_was_away(tmp_path, store, clock):
+    rows = rolled_back_elsewhere(tmp_path, store)
+    clock.now += 11
+    store.expire()
+    store.close()
+    # Epoch 1 is not held any more, so an epoch that shows it again could not be shown here by a rollback.
+    with open_store(store.directory, clock=clock, cluster=tmp_path / "cluster") as again:
+        assert again.tables(VERSION)["item"].sequence == 1
+        assert again.stage(delta_of(4, ids=(4,))) == "applied"
+        assert again.adopt(tmp_path / "cluster") == [1, 4, 5] and rows_at(again) == rows
+
+
+def test_ranges_that_begin_alike_are_kept_apart(tmp_path, store, clock):
+    cluster = tmp_path / "cluster"
+
+    def next_epoch(number, sequence, abandoned=None):
+        write_epoch(cluster, Epoch(number, VERSION, {"item": sequence}, abandoned or {}))
+        assert store.adopt(cluster) == [number]
+
+    for sequence in (1, 2):
+        store.stage(delta_of(sequence, ids=(sequence,)))
+        next_epoch(sequence, sequence)
+    store.lease(1, 1000.0)
+    next_epoch(3, 1, {"item": 2})
+    clock.now += 11
+    store.expire()
+    store.stage(delta_of(3, ids=(3,)))
+    next_epoch(4, 3)
+    next_epoch(5, 1, {"item": 3})
+    clock.now += 11
+    store.expire()
+    store.stage(delta_of(4, ids=(4,)))
+    next_epoch(6, 4)
+    for _ in range(3):
+        store = reopened(store, clock)
+        assert store.adopt(cluster) == [] and not store.status()["versions"][str(VERSION)]["item"]["waits_for_leases"]
+        assert rows_at(store) == expected([delta_of(1, ids=(1,)), delta_of(4, ids=(4,))])
+        with pytest.raises(DeltaError, match="abandoned"):
+            store.stage(delta_of(3, ids=(3,)))
+    store.close()
+
+
+def test_epochs_of_an_older_version_end_too_and_can_be_rolled_back_to_while_held(store, clock):
+    for sequence in (1, 2):
+        store.stage(delta_of(sequence, ids=(sequence,)))
+        publish(store, sequence, sequence)
+    add(store, version=5)
+    store.publish(Epoch(3, 5, {"item": 0}))
+    store.lease(1, 1000.0)
+    clock.now += 11
+    assert store.expire() == [2] and numbers(store) == [1, 3]
+    publish(store, 4, 1)
+    assert rows_at(store) == expected([delta_of(1, ids=(1,))])
+    assert numbers(store) == [1, 4] and store.tables(VERSION)["item"].epochs() == [(1, 1), (4, 1)]
+    assert store.stage(delta_of(3, ids=(3,))) == "applied"
+    store.stage(delta_of(1, version=5))
+    store.publish(Epoch(5, 5, {"item": 1}))
+    assert rows_at(store, version=5) == expected([delta_of(1)])
+    assert store.tables(5)["item"].epochs() == [(5, 1)]
