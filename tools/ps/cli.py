@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tools.examples import examples
-from tools.ps.errors import told
+from tools.ps.errors import PsError, told
 
 __all__ = ["app"]
 
@@ -21,6 +22,10 @@ app = typer.Typer(no_args_is_help=True, help="The parameter server: load, serve,
 
 ClusterDir = Annotated[Path, typer.Option("--cluster", help="The cluster's directory, which holds shards.json and "
                                           "epochs/.", metavar="DIR", envvar="LAMBDA_SVC_CLUSTER")]
+Directory = Annotated[Path | None, typer.Option("--directory", help="Instead of a cluster: the directory of one replica "
+                                                "whose server does not run.", metavar="DIR")]
+EitherCluster = Annotated[Path | None, typer.Option("--cluster", help="The cluster's directory, which holds shards.json "
+                                                    "and epochs/.", metavar="DIR", envvar="LAMBDA_SVC_CLUSTER")]
 TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File with the bearer token of the servers.",
                                                 metavar="FILE", envvar="LAMBDA_SVC_TOKEN_FILE")]
 TlsCa = Annotated[Path | None, typer.Option("--tls-ca", help="Certificate of the CA that signed the servers'.",
@@ -87,13 +92,15 @@ def serve(
         raise typer.Exit(setup.serve(configs))
 
 
-@app.command(epilog=examples("lambda-svc ps stats --cluster cluster", "lambda-svc ps stats --cluster cluster --json"))
-def stats(cluster: ClusterDir, as_json: JsonOut = False, token_file: TokenFile = None, tls_ca: TlsCa = None) -> None:
+@app.command(epilog=examples("lambda-svc ps stats --cluster cluster", "lambda-svc ps stats --directory cluster/data/shard-0-replica-0"))
+def stats(cluster: EitherCluster = None, directory: Directory = None, as_json: JsonOut = False,
+          token_file: TokenFile = None, tls_ca: TlsCa = None) -> None:
     """Show every table of every replica: rows, epoch, sequence, lag, bytes, what lookups were answered with."""
     from tools.ps import inside
 
     with told():
-        raise typer.Exit(inside.stats(_cluster(cluster, token_file, tls_ca), as_json))
+        with _opened(cluster, directory, token_file, tls_ca) as chosen:
+            raise typer.Exit(inside.stats(chosen, as_json))
 
 
 @app.command(epilog=examples("lambda-svc ps get users 42 -7 0xffffffffffffffff --cluster cluster"),
@@ -101,7 +108,8 @@ def stats(cluster: ClusterDir, as_json: JsonOut = False, token_file: TokenFile =
 def get(
     table: Annotated[str, typer.Argument(help="Table.")],
     ids: Annotated[list[str], typer.Argument(help="Ids of 64 bits, decimal or 0x...", metavar="ID...")],
-    cluster: ClusterDir,
+    cluster: EitherCluster = None,
+    directory: Directory = None,
     epoch: AtEpoch = 0,
     as_json: JsonOut = False,
     token_file: TokenFile = None,
@@ -111,8 +119,9 @@ def get(
     from tools.ps import inside
 
     with told():
-        chosen = _cluster(cluster, token_file, tls_ca)
-        raise typer.Exit(inside.get(chosen, table, inside.parse_ids(ids), epoch, as_json))
+        asked = inside.parse_ids(ids)
+        with _opened(cluster, directory, token_file, tls_ca) as chosen:
+            raise typer.Exit(inside.get(chosen, table, asked, epoch, as_json))
 
 
 @app.command(epilog=examples("lambda-svc ps why users 42 --cluster cluster"),
@@ -120,7 +129,8 @@ def get(
 def why(
     table: Annotated[str, typer.Argument(help="Table.")],
     one: Annotated[str, typer.Argument(help="An id of 64 bits, decimal or 0x...", metavar="ID")],
-    cluster: ClusterDir,
+    cluster: EitherCluster = None,
+    directory: Directory = None,
     epoch: AtEpoch = 0,
     as_json: JsonOut = False,
     token_file: TokenFile = None,
@@ -130,8 +140,9 @@ def why(
     from tools.ps import inside
 
     with told():
-        chosen = _cluster(cluster, token_file, tls_ca)
-        raise typer.Exit(inside.why(chosen, table, inside.parse_ids([one])[0], epoch, as_json))
+        asked = inside.parse_ids([one])[0]
+        with _opened(cluster, directory, token_file, tls_ca) as chosen:
+            raise typer.Exit(inside.why(chosen, table, asked, epoch, as_json))
 
 
 @app.command("push-delta", epilog=examples("lambda-svc ps push-delta users-000017.arrow --cluster cluster"))
@@ -283,6 +294,20 @@ def plan(
                       column=column, host_ram=host_ram, replicas=replicas)
     with told():
         raise typer.Exit(ask.run(asked, svg_file=svg, json_file=json_file))
+
+
+@contextmanager
+def _opened(cluster: Path | None, directory: Path | None, token_file: Path | None, tls_ca: Path | None):
+    """The cluster, or one replica's directory: exactly one is given."""
+    if (cluster is None) == (directory is None):
+        raise PsError("pass --cluster DIR for a running cluster, or --directory DIR for one replica that does not run")
+    if directory is None:
+        yield _cluster(cluster, token_file, tls_ca)
+        return
+    from tools.ps.directory import OfflineShard
+
+    with OfflineShard(directory) as shard:
+        yield shard
 
 
 def _cluster(directory: Path, token_file: Path | None, tls_ca: Path | None):

@@ -19,7 +19,7 @@ from tools.ps.plan.sizing import show_bytes
 
 __all__ = ["get", "parse_ids", "stats", "why"]
 
-_SHOWN_NUMBERS = 6
+_SHOWN_NUMBERS = 4
 _STATUSES = ("hit", "cold", "default", "filtered", "unavailable", "deadline")
 
 
@@ -122,7 +122,7 @@ def _reason(answer: Answer) -> str:
              "absent": "not here, or expired"}.get(found["kind"], found["kind"])
     words = [place]
     if found.get("sequence") is not None:
-        words.append(f"written by sequence {found['sequence']}")
+        words.append(f"written by sequence {found['sequence']}" if found["sequence"] else "from the snapshot")
     if found.get("expires_s"):
         words.append(f"expires {datetime.fromtimestamp(found['expires_s'], UTC):%Y-%m-%d %H:%M:%S} UTC")
     words += [f"{name} {found[name]}" for name in ("frequency",) if found.get(name) is not None]

@@ -130,7 +130,7 @@ def test_a_plan_file_gives_bytes_hit_rates_and_hosts(tmp_path):
     assert "3 replicas" in result.output and "popularity (r+0)^-1.49" in result.output
     user, item = json.loads((tmp_path / "plan.json").read_text())["tables"]
     assert (user["row_bytes"], item["row_bytes"]) == (128, 72)
-    assert [point["hot_rows"] for point in user["points"]].count((16 << 20) // 128) == 1
+    assert [point["hot_rows"] for point in user["points"]].count((16 << 20) // (128 + 41)) == 1
     assert all(point["lru"] <= point["optimum"] + 1e-9 for point in user["points"])
     assert (tmp_path / "plan.svg").read_text().startswith("<svg")
 

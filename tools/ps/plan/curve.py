@@ -11,7 +11,7 @@ import numpy as np
 from tools.ps.plan.hit_rate import lru, lru_of_trace, optimum, rows_for
 from tools.ps.plan.plan_file import PlanFile, TablePlan
 from tools.ps.plan.popularity import Popularity, of_trace, read_trace, zipf
-from tools.ps.plan.sizing import Budget, Sizing, hosts_for, row_bytes
+from tools.ps.plan.sizing import Budget, Sizing, hosts_for
 
 __all__ = ["FRACTIONS", "HIT_RATES", "Curve", "Fleet", "Point", "curve", "fleets"]
 
@@ -57,10 +57,9 @@ class Fleet:
 def curve(table: TablePlan, plan: PlanFile, fractions: Sequence[float] = FRACTIONS) -> Curve:
     """Hit rates of one table at the usual budgets and at its own. Raises TraceError."""
     sizing = Sizing(table.name, table.rows, table.dim, table.dtype)
-    each = row_bytes(table.dtype, table.dim)
     budgets = {max(1, round(table.rows * fraction)) for fraction in fractions}
     if table.ram_bytes_max is not None:
-        budgets.add(max(1, min(table.rows, table.ram_bytes_max // each)))
+        budgets.add(max(1, sizing.rows_in(table.ram_bytes_max)))
     rows = np.array(sorted(budgets))
     if table.trace is None:
         law = table.zipf or plan.zipf
@@ -72,8 +71,8 @@ def curve(table: TablePlan, plan: PlanFile, fractions: Sequence[float] = FRACTIO
         popularity = of_trace(ids, table.rows)
         recent = lru_of_trace(ids, rows)
         first_touches = float((popularity.ranks * (popularity.share > 0)).sum() / ids.size)
-    points = tuple(Point(int(hot), int(hot) * each, sizing.tiered_bytes(hot), optimum(popularity, hot), float(least))
-                   for hot, least in zip(rows, recent, strict=True))
+    points = tuple(Point(int(hot), sizing.hot_bytes(hot), sizing.tiered_bytes(hot), optimum(popularity, hot),
+                         float(least)) for hot, least in zip(rows, recent, strict=True))
     return Curve(sizing, popularity.law, popularity, points, first_touches)
 
 

@@ -18,6 +18,8 @@ INDEX_SLOT_BYTES = 16
 #: The share of its slots that an index has taken after a load with a known number of rows.
 INDEX_LOAD = 0.7
 PAGE_BYTES = 4096
+#: What a tiered table keeps beside each row that it holds in RAM.
+HOT_ROW_BYTES = 41
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
@@ -40,9 +42,19 @@ class Sizing:
         """Everything in RAM: rows and index."""
         return self.payload_bytes + index_bytes(self.rows)
 
+    def hot_bytes(self, hot_rows: float) -> int:
+        """The budget (`ram_bytes_max`) with room for `hot_rows` rows; a table that is all in RAM needs no tier."""
+        if hot_rows >= self.rows:
+            return self.payload_bytes
+        return math.ceil(hot_rows) * (row_bytes(self.dtype, self.dim) + HOT_ROW_BYTES)
+
+    def rows_in(self, ram_bytes_max: int) -> int:
+        """The rows that a budget has room for."""
+        return min(self.rows, ram_bytes_max // (row_bytes(self.dtype, self.dim) + HOT_ROW_BYTES))
+
     def tiered_bytes(self, hot_rows: float) -> int:
-        """RAM of a tiered table with room for `hot_rows` rows: the index holds every id."""
-        return index_bytes(self.rows) + math.ceil(min(hot_rows, self.rows)) * row_bytes(self.dtype, self.dim)
+        """RAM of a table with room for `hot_rows` rows: the index holds every id."""
+        return index_bytes(self.rows) + self.hot_bytes(hot_rows)
 
 
 @dataclass(frozen=True)
