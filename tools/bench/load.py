@@ -5,9 +5,9 @@ must be on a disk and have room for about 4 GB (0.4 GB). Three ways in: Parquet 
 straight into a table in RAM, and a snapshot into a table in RAM with every checksum compared.
 
 For the last, the snapshot's pages are dropped from the page cache first, and it is asked of the system (RWF_NOWAIT)
-whether they are gone. The clock then runs from before the file is opened until lookups of 1,000 uniform ids have reached
-the pace that they keep: the p99 of a window of 200 lookups, and of the two windows after it, is within 1.2 times the
-steady one, which is the median p99 of the last ten windows of the same table.
+whether they are gone. The clock then runs from before the file is opened until lookups of 1,000 uniform ids have
+reached the pace that they keep: the p99 of a window of 200 lookups, and of the two windows after it, is within 1.2
+times the steady one, which is the median p99 of the last ten windows of the same table.
 """
 
 from __future__ import annotations
