@@ -16,12 +16,10 @@ from paramserver.errors import DuplicateIdError, OptionError, RowValueError, Tab
 from paramserver.parquet_columns import Place
 from paramserver.quantize import QuantizationError, stored_row_bytes
 from paramserver.shard_map import SHARDS_MAX, shard_of
-from paramserver.snapshot import Progress, check_numbers, rows_in_order, steps
+from paramserver.snapshot import MEMORY_BYTES_MAX, Progress, check_numbers, rows_in_order, steps
 
 __all__ = ["Conversion", "convert_parquet", "export_parquet", "shard_folder"]
 
-#: Rows kept in memory while a snapshot is sorted.
-MEMORY_BYTES_MAX = 256 << 20
 # How often progress is told while threads work.
 _PROGRESS_S = 0.2
 
@@ -253,15 +251,19 @@ def export_parquet(source: Any, path: str | Path, epoch: int = 0, *, progress: P
     paramserver.parquet does but in the order of snapshots, batch by batch. Returns the number of rows. Raises
     TableFileError, and EpochError as write_snapshot does."""
     rows = rows_in_order(source, epoch)
-    path = Path(path)
+    path, written = Path(path), 0
     schema = parquet_columns.schema_of(rows.dtype, rows.dim, rows.default_row)
     with parquet_columns.file_errors(path), parquet_columns.replacing(path) as temporary, \
             pq.ParquetWriter(temporary, schema) as writer:
         for first, end in steps(len(rows.ids), rows.dim):
-            writer.write_table(parquet_columns.table_of(schema, rows.ids[first:end], rows.rows(first, end)))
+            ids, stored = rows.batch(first, end)
+            values = np.empty((len(ids), rows.dim), np.float32)
+            _core.load_rows(arrays.DTYPES.index(rows.dtype), stored, values)
+            writer.write_table(parquet_columns.table_of(schema, ids, values))
+            written += len(ids)
             if progress is not None:
                 progress(end, len(rows.ids))
-    return len(rows.ids)
+    return written
 
 
 def _opened(sources: str | Path | Sequence[str | Path], id_column: str, row_column: str) -> list[_Source]:

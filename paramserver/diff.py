@@ -81,10 +81,10 @@ class Diff:
                 self._progress(at + other_at, rows)
 
     def _compare_stretch(self, mine: tuple[int, int], others: tuple[int, int]) -> DiffBatch:
-        ids, other_ids = self._first.ids[slice(*mine)], self._second.ids[slice(*others)]
+        (ids, stored), (other_ids, other_stored) = self._first.batch(*mine), self._second.batch(*others)
         _, here, there = np.intersect1d(ids, other_ids, assume_unique=True, return_indices=True)
         here, there = np.sort(here), np.sort(there)
-        changed, max_change, mean_change = self._changes(mine, others, here, there)
+        changed, max_change, mean_change = self._changes(stored[here], other_stored[there])
         batch = DiffBatch(np.delete(other_ids, there), np.delete(ids, here), ids[here[changed]], max_change,
                           mean_change)
         self._added += len(batch.added)
@@ -95,16 +95,12 @@ class Diff:
         self._sum += float(mean_change.sum(dtype=np.float64))
         return batch
 
-    def _changes(self, mine: tuple[int, int], others: tuple[int, int], here: np.ndarray,
-                 there: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which of the ids that both have differ, and by how much."""
-        stored, other_stored = (side.stored_rows(*place) for side, place in
-                                ((self._first, mine), (self._second, others)))
-        stored, other_stored = stored[here], other_stored[there]
+    def _changes(self, stored: np.ndarray, other_stored: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which rows of ids that both have differ, and by how much."""
         if self._first.dtype == self._second.dtype:
             candidates = np.flatnonzero((stored != other_stored).any(axis=1))
         else:
-            candidates = np.arange(len(here))
+            candidates = np.arange(len(stored))
         rows = _loaded(stored[candidates], self._first)
         other_rows = _loaded(other_stored[candidates], self._second)
         differ = (rows != other_rows).any(axis=1)

@@ -209,6 +209,13 @@ class ReferenceTable:
         """As Table.ids."""
         return np.array(sorted(i for i, entry in self._at(epoch).items() if self._live(entry)), np.int64)
 
+    def row_times(self, ids: np.ndarray | Sequence[int], epoch: int = 0) -> np.ndarray | None:
+        """As Table.row_times."""
+        state = self._at(epoch)
+        entries = [state.get(i) for i in arrays.as_ids(ids).tolist()]
+        times = [0 if entry is None or entry.row is None else int(entry.time_s) for entry in entries]
+        return np.array(times, np.uint32) if self._ttl_s else None
+
     def why(self, id: int, epoch: int = 0) -> dict[str, Any]:
         """As Table.why; nothing is said of the place."""
         entry = self._at(epoch).get(int(arrays.as_ids([id])[0]))

@@ -18,7 +18,7 @@ from paramserver.errors import EpochError, OptionError
 from paramserver.status import RowStatus
 from paramserver.table import Table
 
-__all__ = ["BATCH_BYTES", "Progress", "Snapshot", "SnapshotHeader", "check_numbers", "load_table",
+__all__ = ["BATCH_BYTES", "MEMORY_BYTES_MAX", "Progress", "Snapshot", "SnapshotHeader", "check_numbers", "load_table",
            "rows_in_order", "steps", "write_snapshot"]
 
 #: Called now and then with (rows done, rows in all).
@@ -28,6 +28,8 @@ _SUFFIX = ".snap"
 _NUMBERS = ("base_sequence", "package_version", "time_s")
 #: Bytes of float32 rows handled at a time.
 BATCH_BYTES = 8 << 20
+#: Rows kept in memory while a snapshot of rows in any order is sorted.
+MEMORY_BYTES_MAX = 256 << 20
 # Blocks of 1 MiB, and ids, that one thread verifies at a time.
 _VERIFY_BLOCKS = 16
 _VERIFY_IDS = 1 << 20
@@ -100,6 +102,11 @@ class Snapshot:
         return self._file.times() if self.header.has_times else None
 
     @property
+    def has_times(self) -> bool:
+        """Every row has the time of the delta that wrote it."""
+        return self.header.has_times
+
+    @property
     def stored_default_row(self) -> np.ndarray:
         """The row of unknown ids as stored, uint8[row_bytes]."""
         return self._file.default_row()
@@ -123,6 +130,10 @@ class Snapshot:
         out = np.empty((end - first, self.header.row_bytes), np.uint8)
         self._file.read_rows(first, end, out)
         return out
+
+    def batch(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """The ids int64[n] and rows uint8[n, row_bytes] as stored of [first, end). Raises as stored_rows."""
+        return self.ids[first:end], self.stored_rows(first, end)
 
     def rows(self, first: int, end: int) -> np.ndarray:
         """The same as a lookup gives them: float32[end - first, dim]."""
@@ -150,19 +161,39 @@ def write_snapshot(path: str | Path, source: Any, epoch: int = 0, *, base_sequen
     numbers = [getattr(said, name, 0) if value is None else value
                for name, value in zip(_NUMBERS, (base_sequence, package_version, time_s), strict=True)]
     check_numbers(*numbers)
-    times = rows.times
-    writer = _core.SnapshotWriter(os.fspath(path), DTYPES.index(rows.dtype), rows.dim, times is not None, len(rows.ids),
-                                  *numbers, rows.stored_default_row[None])
+    header = (DTYPES.index(rows.dtype), rows.dim, rows.has_times, len(rows.ids), *numbers,
+              rows.stored_default_row[None])
+    if rows.has_times and source is not rows:
+        _write_aging(path, rows, header, progress)
+        return Snapshot.open(path).header
+    writer = _core.SnapshotWriter(os.fspath(path), *header)
     try:
         for first, end in steps(len(rows.ids), rows.dim):
-            part = None if times is None else times[first:end]
-            writer.append(rows.ids[first:end], rows.stored_rows(first, end), part)
+            writer.append(*rows.batch(first, end), rows.times[first:end] if rows.has_times else None)
             if progress is not None:
                 progress(end, len(rows.ids))
         writer.finish()
     finally:
         writer.abandon()
     return Snapshot.open(path).header
+
+
+def _write_aging(path: str | Path, rows: Any, header: tuple, progress: Progress | None) -> None:
+    """Write rows of which some may expire meanwhile, so that how many they are is known at the end only."""
+    builder = _core.SnapshotBuilder(os.fspath(path), *header, MEMORY_BYTES_MAX)
+    try:
+        for first, end in steps(len(rows.ids), rows.dim):
+            ids, stored = rows.batch(first, end)
+            builder.add(ids, stored, rows.times_of(ids))
+            if progress is not None:
+                progress((end + 1) // 2, len(rows.ids))
+        while builder.write_partition():
+            pass
+        builder.finish()
+    finally:
+        builder.abandon()
+    if progress is not None:
+        progress(len(rows.ids), len(rows.ids))
 
 
 def check_numbers(base_sequence: int, package_version: int, time_s: int) -> None:
@@ -182,29 +213,31 @@ def steps(rows: int, dim: int) -> Iterator[tuple[int, int]]:
 class _TableRows:
     """A Table's or ReferenceTable's rows as of one epoch, with the face that a Snapshot has."""
 
-    times = None
-
     def __init__(self, table: Any, epoch: int) -> None:
         self._table, self._epoch = table, epoch
+        # Rows of a table with a time to live may expire while they are read.
+        self.has_times = table.row_times([], epoch) is not None
         self.dtype, self.dim, self.default_row = table.dtype, table.dim, table.default_row
         ids = table.ids(epoch)
         self.stored_default_row = table.lookup_stored(_unused(ids), epoch)[0]
         self.ids = np.array(ids)
         _core.sort_by_mix(self.ids)
 
-    def stored_rows(self, first: int, end: int) -> np.ndarray:
+    def batch(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
         ids = self.ids[first:end]
         status = np.empty(len(ids), np.uint8)
         rows = self._table.lookup_stored(ids, self._epoch, status)
         gone = status > RowStatus.COLD
-        if gone.any():
+        if not gone.any():
+            return ids, rows
+        if not self.has_times:
             i = int(np.argmax(gone))
             raise EpochError(f"table {self._table.name}: id {ids[i]} is {RowStatus(status[i]).name} while its row is "
                              "written: publish an epoch, and write that")
-        return rows
+        return ids[~gone], rows[~gone]
 
-    def rows(self, first: int, end: int) -> np.ndarray:
-        return _loaded(self.stored_rows(first, end), self.dtype, self.dim)
+    def times_of(self, ids: np.ndarray) -> np.ndarray:
+        return self._table.row_times(ids, self._epoch)
 
 
 def _unused(ids: np.ndarray) -> np.ndarray:
@@ -216,8 +249,8 @@ def _unused(ids: np.ndarray) -> np.ndarray:
 
 def rows_in_order(source: Any, epoch: int = 0) -> Any:
     """A Snapshot itself, or the rows of a Table or ReferenceTable as of `epoch` with the same face: `ids` int64[n] in
-    the order of snapshots, `stored_rows` and `rows` of (first, end), `stored_default_row`, `default_row`, `times`,
-    `dtype` and `dim`."""
+    the order of snapshots, `batch` of (first, end), `stored_default_row`, `default_row`, `has_times`, `dtype` and
+    `dim`."""
     if isinstance(source, Snapshot):
         if epoch:
             raise EpochError(f"epoch is {epoch}, expected 0: {source!r} has one state")

@@ -73,6 +73,7 @@ class Table:
         self._name = name
         self._dim = int(dim)
         self._dtype = dtype
+        self._ttl_s = float(ttl_s)
         row = arrays.as_default_row(default_row, dim)
         stored, file = arrays.DTYPES.index(dtype), None if shared is None else fspath(shared)
         self._core = _core.Table(self._dim, stored, int(rows_hint), row, huge_pages, instruction_set,
@@ -241,6 +242,16 @@ class Table:
     def ids(self, epoch: int = 0) -> np.ndarray:
         """The live ids at an epoch, int64[n], ascending: a copy of one moment. Raises EpochError."""
         return self._core.ids(arrays.check_epoch("epoch", epoch))
+
+    def row_times(self, ids: np.ndarray | Sequence[int], epoch: int = 0) -> np.ndarray | None:
+        """When the row of each id int64|uint64[n] was written, uint32[n], seconds since 1970, 0 for ids that have none;
+        None for a table without ttl_s. Raises IdError, EpochError."""
+        ids = arrays.as_ids(ids)
+        if not self._ttl_s:
+            return None
+        times = np.empty(ids.size, np.uint32)
+        _core.row_times(self._core, ids, arrays.check_epoch("epoch", epoch), times)
+        return times
 
     def why(self, id: int, epoch: int = 0) -> dict[str, Any]:
         """What is known of one id at an epoch, for people who ask why a lookup answered as it did:

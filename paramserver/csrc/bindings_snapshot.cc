@@ -28,6 +28,7 @@ using OutIds = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::
 using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using OutRows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Times = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using OutTimes = nb::ndarray<std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using StoredRows = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using OutStoredRows = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Release = nb::call_guard<nb::gil_scoped_release>;
@@ -142,6 +143,11 @@ void bind_codec(nb::module_& m) {
           return rows_fingerprint(ids.data(), bytes_of(rows), rows.shape(1), ids.size());
         },
         "ids"_a.noconvert(), "rows"_a.noconvert(), Release());
+  m.def("row_times",
+        [](const Table& table, Ids ids, std::uint64_t epoch, OutTimes out) {
+          table.times(ids.data(), ids.size(), epoch, out.data());
+        },
+        "table"_a, "ids"_a.noconvert(), "epoch"_a, "out"_a.noconvert(), Release());
   m.def("sort_by_mix", [](OutIds ids) { sort_by_mix(ids.data(), ids.size()); }, "ids"_a.noconvert(), Release());
 }
 

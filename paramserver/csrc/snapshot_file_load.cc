@@ -63,7 +63,7 @@ class Load {
     for (std::uint64_t row = first; row < end; row += kRowsAtOnce) {
       const std::uint64_t count = std::min(kRowsAtOnce, end - row);
       for (std::uint64_t i = 0; i < count; ++i) rows[i] = bytes.data() + geometry.offset(row + i) - start;
-      table_.load_rows(file_.ids() + row, rows, count);
+      table_.load_rows(file_.ids() + row, rows, count, file_.times() == nullptr ? nullptr : file_.times() + row);
     }
     rows_ += end - first;
   }

@@ -125,6 +125,9 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   std::vector<std::int64_t> ids(std::uint64_t epoch) const;
   // What is known of an id at an epoch; a row that has expired is told as it was. Throws EpochError.
   IdStory why(std::int64_t id, std::uint64_t epoch) const;
+  // When each row was written, seconds since 1970, 0 for ids that have none; of a table with a time to live. Throws
+  // EpochError.
+  void times(const std::int64_t* ids /*[n]*/, std::size_t n, std::uint64_t epoch, std::uint32_t* out /*[n]*/) const;
   bool holds(std::uint64_t epoch) const noexcept;
   void default_row(float* out /*[dim]*/) const noexcept;
   TableStats stats() const;

@@ -24,6 +24,16 @@ std::vector<std::int64_t> Table::ids(std::uint64_t epoch) const {
   return ids;
 }
 
+void Table::times(const std::int64_t* ids, std::size_t n, std::uint64_t epoch, std::uint32_t* out) const {
+  std::lock_guard<std::mutex> lock(writer_);
+  const TableView view(state_, memory_->base(), epoch);
+  if (!view.known()) throw unknown_epoch(epoch);
+  for (std::size_t i = 0; i < n; ++i) {
+    const RowState state = view.as_written(ids[i], view.index().find(ids[i]));
+    out[i] = state.live() && keeps_times() ? view.time_s(state.version()) : 0;
+  }
+}
+
 IdStory Table::why(std::int64_t id, std::uint64_t epoch) const {
   std::lock_guard<std::mutex> lock(writer_);
   const TableView view(state_, memory_->base(), epoch);

@@ -2,6 +2,7 @@
 
 import resource
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -81,6 +82,31 @@ def test_a_copy_of_a_snapshot_keeps_what_its_header_says(tmp_path):
     assert (header.base_sequence, header.package_version, header.time_s) == (4, 2, 9)
     with pytest.raises(EpochError, match="has one state"):
         write_snapshot(tmp_path / "c.snap", Snapshot.open(tmp_path / "a.snap"), epoch=1)
+
+
+@pytest.mark.parametrize("table_class", [Table, ReferenceTable])
+def test_rows_with_a_time_to_live_keep_their_times(tmp_path, table_class):
+    now = int(time.time())
+    table = table_class("t", 1, ttl_s=6300, base_time_s=now - 8000)
+    table.apply(1, [4], np.ones((1, 1), np.float32), time_s=now - 7000)
+    table.apply(2, [1, 2], np.ones((2, 1), np.float32), time_s=now - 5000)
+    table.apply(3, [3], np.ones((1, 1), np.float32), time_s=now - 100)
+    table.publish(1, 3)
+    header = write_snapshot(tmp_path / "t.snap", table, base_sequence=3, time_s=now)
+    snapshot = Snapshot.open(tmp_path / "t.snap")
+    snapshot.verify()
+    assert (header.has_times, header.rows) == (True, 3)
+    assert dict(zip(snapshot.ids.tolist(), snapshot.times.tolist(), strict=True)) == {
+        1: now - 5000, 2: now - 5000, 3: now - 100}
+    write_snapshot(tmp_path / "copy.snap", snapshot)
+    assert (tmp_path / "copy.snap").read_bytes() == (tmp_path / "t.snap").read_bytes()
+    again = load_table(tmp_path / "t.snap", ttl_s=6300)
+    # Ages are kept to a 63rd of the time to live.
+    for one, written in ((1, now - 5000), (3, now - 100)):
+        assert written - 102 <= again.why(one)["time_s"] <= written + 2
+    assert (again.sequence, again.ids().tolist()) == (3, [1, 2, 3])
+    assert table.row_times([3, 77, 1]).tolist() == [now - 100, 0, now - 5000]
+    assert Table("t", 1).row_times([1]) is None
 
 
 def test_an_empty_table_keeps_its_shape(tmp_path):
