@@ -102,7 +102,7 @@ class Cluster:
     wire: what rows are sent as, "f32", "f16", "bf16" or "int8"; a type that does not hold the table's rows exactly
     rounds them. token, tls_ca, tls_name: as of ControlClient. deadline_ms: of lookups that bring none. hedge_ms:
     silence after which another replica is asked too; None learns it, 0 never does. stall_ms: silence after which a
-    replica is passed over, at most a quarter of a lookup's time. lookups_max, bytes_max: in flight on each replica's
+    replica is passed over, less for short deadlines. lookups_max, bytes_max: in flight on each replica's
     stream. connect_ms: the longest that a connection may take. Raises OptionError, ShardMapError, ConfigError.
     """
 

@@ -253,8 +253,10 @@ bool run(Shared& call, std::vector<std::unique_ptr<Part>>& parts) {
 bool ask_shards(const Question& question, const std::vector<ShardIds>& ids, Pace& pace, CallCounters& counters,
                 std::vector<PartAnswer>* answers) {
   const std::int64_t now_ns = monotonic_ns();
-  const std::int64_t stall_ns = std::clamp<std::int64_t>((question.deadline_ns - now_ns) / 4, kMs,
-                                                         question.options.stall_ms * kMs);
+  const std::int64_t left_ns = std::max(2 * kMs, question.deadline_ns - now_ns);
+  // Never less than what is usual, or a slow cluster would be asked everything twice; but in time for a second try.
+  const std::int64_t stall_ns =
+      std::min(left_ns / 2, std::max(pace.usual_ns(), std::min(left_ns / 4, question.options.stall_ms * kMs)));
   Shared call{question, pace, counters, std::make_shared<Mailbox>(), now_ns, stall_ns, pace.hedge_after_ns(stall_ns)};
   std::vector<std::unique_ptr<Part>> parts;
   for (std::uint32_t shard = 0; shard < ids.size(); ++shard) {

@@ -31,8 +31,8 @@ struct View {
 };
 
 struct CallOptions {
-  std::uint32_t stall_ms = 100;       // silence after which a replica is suspect and another is asked; at most a
-                                      // quarter of the time that the call has
+  std::uint32_t stall_ms = 100;       // silence after which a replica is suspect and another is asked; less, down to
+                                      // what is usual, when a call has less than four times as long
   std::uint32_t map_wait_ms = 1000;   // how long client and shards may differ about the map before ids are unavailable
   std::uint32_t epoch_wait_ms = 500;  // how long an epoch that no replica serves yet is waited for
 };

@@ -45,11 +45,15 @@ std::uint64_t bytes_of(const Try& lookup) {
   return std::uint64_t{lookup.header.ids} * (sizeof(std::int64_t) + 1 + wire_row_bytes(lookup.header.wire, lookup.dim));
 }
 
-// A lookup without ids, which any live server answers, if only to refuse it.
-std::shared_ptr<Try> sign_of_life() {
+// A lookup without ids, which any live server answers, if only to refuse it: what `last` asked for, if anything was.
+std::shared_ptr<Try> sign_of_life(const Try& last) {
   auto lookup = std::make_shared<Try>();
-  lookup->table = "?";
-  lookup->header.name_bytes = 1;
+  lookup->header = last.header;
+  lookup->header.ids = 0;
+  lookup->header.budget_us = 0;
+  lookup->table = last.table.empty() ? "?" : last.table;
+  lookup->header.name_bytes = static_cast<std::uint8_t>(lookup->table.size());
+  lookup->dim = last.dim;
   lookup->ids = std::make_shared<const std::vector<std::int64_t>>();
   lookup->mailbox = std::make_shared<Mailbox>();
   return lookup;
@@ -95,6 +99,9 @@ bool Lane::send(const std::shared_ptr<Try>& lookup) {
   waiting_bytes_ += bytes;
   queue_.push_back(lookup);
   counted_.sent += 1;
+  last_.header = lookup->header;
+  last_.table = lookup->table;
+  last_.dim = lookup->dim;
   in_flight_.store(static_cast<std::uint32_t>(waiting_.size()), std::memory_order_relaxed);
   work_.notify_one();
   return true;
@@ -128,6 +135,7 @@ void Lane::tick(std::int64_t now_ns) {
 }
 
 void Lane::ask_for_a_sign() {
+  std::shared_ptr<Try> lookup;
   {
     const std::lock_guard lock(mutex_);
     const auto asked = waiting_.find(sign_);
@@ -135,8 +143,8 @@ void Lane::ask_for_a_sign() {
       if (monotonic_ns() - asked->second->sent_ns > options_.quiet_ms * std::int64_t{500'000}) suspect();
       return;
     }
+    lookup = sign_of_life(last_);
   }
-  const auto lookup = sign_of_life();
   if (!send(lookup)) return;
   const std::lock_guard lock(mutex_);
   sign_ = lookup->header.lookup;

@@ -118,6 +118,7 @@ class Lane {
   std::uint64_t waiting_bytes_ = 0;
   std::uint64_t last_number_ = 0;
   std::uint64_t sign_ = 0;      // the number of the last lookup that asked for a sign of life
+  Try last_;                    // what was last asked, without ids: what a sign of life asks for
   Stream* stream_ = nullptr;    // the one that is open
   bool stopping_ = false;
   LaneStats counted_;

@@ -27,12 +27,16 @@ class Pace {
     if (tenths < kTenthsMax) tenths_.store(tenths + 1, std::memory_order_relaxed);
   }
 
+  // The silence that few answers go beyond, in nanoseconds.
+  std::int64_t usual_ns() const noexcept {
+    const double usual = mean_.load(std::memory_order_relaxed) + 4 * deviation_.load(std::memory_order_relaxed);
+    return static_cast<std::int64_t>(std::max(usual, kLeastNs));
+  }
+
   // Nanoseconds of silence, at most `most_ns`, after which to hedge; most_ns when that is never.
   std::int64_t hedge_after_ns(std::int64_t most_ns) const noexcept {
     if (fixed_ms_ == 0) return most_ns;
-    const double learnt = mean_.load(std::memory_order_relaxed) + 4 * deviation_.load(std::memory_order_relaxed);
-    const double after = fixed_ms_ > 0 ? fixed_ms_ * 1e6 : std::max(learnt, kLeastNs);
-    return after < static_cast<double>(most_ns) ? static_cast<std::int64_t>(after) : most_ns;
+    return std::min(most_ns, fixed_ms_ > 0 ? static_cast<std::int64_t>(fixed_ms_ * 1e6) : usual_ns());
   }
 
   // Whether one more hedge is within a tenth of the lookups.

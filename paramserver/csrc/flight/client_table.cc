@@ -13,8 +13,9 @@ namespace paramserver::flight {
 namespace {
 
 constexpr std::int64_t kNoDeadline = std::numeric_limits<std::int64_t>::max();
-// Ids that are asked together: bounds the memory of a call.
+// Ids that are asked together, and the bytes of their rows: these bound the memory of a call.
 constexpr std::size_t kIdsTogether = std::size_t{1} << 18;
+constexpr std::size_t kBytesTogether = std::size_t{64} << 20;
 static_assert(kIdsTogether <= kIdsPerLookupMax);
 // Rows handed to a kernel at once, and how far ahead of them rows are fetched.
 constexpr std::size_t kGroup = 32;
@@ -128,8 +129,9 @@ void RemoteTable::resolve(const LookupContext& context, const std::int64_t* ids,
                       .cancelled = context.cancelled, .options = call_};
     if (question.epoch == 0) question.epoch = question.view->newest_epoch;
     std::unique_ptr<Scratch> scratch = borrow();
-    for (std::size_t first = 0; first < n; first += kIdsTogether) {
-      const std::size_t together = std::min(kIdsTogether, n - first);
+    const std::size_t most = std::min(kIdsTogether, kBytesTogether / row_bytes_);
+    for (std::size_t first = 0; first < n; first += most) {
+      const std::size_t together = std::min(most, n - first);
       ask(question, ids + first, together, *scratch);
       spread(*scratch);
       const std::uint32_t* number = scratch->routes.number.data();

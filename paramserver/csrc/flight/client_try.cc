@@ -30,8 +30,9 @@ bool deliver(Try& to, Chunk chunk, std::int64_t now_ns) {
     to.chunks.push_back(std::move(chunk));
     if (to.rows == to.header.ids) to.outcome = Outcome::kAnswered;
   }
+  if (to.outcome == Outcome::kWaiting) return false;
   to.mailbox->changed.notify_all();
-  return to.outcome != Outcome::kWaiting;
+  return true;
 }
 
 void fail(Try& to, std::string reason) {

@@ -51,8 +51,8 @@ struct Try {
   std::int64_t silence_ns = 0;  // the longest wait for a chunk
 };
 
-// Takes a chunk into its Try, which is answered or broken once it is complete or does not fit. Tells the mailbox. True
-// when nothing more will come for it.
+// Takes a chunk into its Try, which is answered or broken once it is complete or does not fit. True, and the mailbox is
+// told, when nothing more will come for it.
 bool deliver(Try& to, Chunk chunk, std::int64_t now_ns);
 
 // Ends a Try that nothing more will come for. Tells the mailbox.

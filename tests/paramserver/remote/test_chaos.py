@@ -2,7 +2,6 @@
 known id answered with its own bytes. Both replicas of a shard at once: answers within the deadline, and clean soon
 after."""
 
-import os
 import signal
 import time
 
@@ -19,7 +18,6 @@ from tests.paramserver.server.servers import publish, rows_of
 
 DIM = 8
 IDS = np.arange(-3000, 3000, dtype=np.int64) * 7_919_003_211
-PROVE = os.environ.get("LAMBDA_SVC_PROVE") == "1"
 
 
 class Scene:
@@ -78,19 +76,29 @@ def without_failures(load, lookups):
     assert seen.lookups >= lookups and seen.wrong == 0 and seen.failed == {} and seen.late == 0, seen
 
 
+def fail_and_return(scene, how, place, lookups):
+    with Load(scene.table, IDS, DIM) as load:
+        without_failures(load, 50)
+        scene.hurt(how, place)
+        try:
+            without_failures(load, lookups)
+        finally:
+            scene.heal(how, place)
+        scene.until_all_up()
+        without_failures(load, 50)
+
+
 @pytest.mark.parametrize("how", ["kill", "stop", "stall"])
 def test_any_one_process_may_fail(scene, how):
-    places = list(scene.servers.running) if PROVE else [(1, 0)]
-    for place in places:
-        with Load(scene.table, IDS, DIM) as load:
-            without_failures(load, 50)
-            scene.hurt(how, place)
-            try:
-                without_failures(load, 300)
-            finally:
-                scene.heal(how, place)
-            scene.until_all_up()
-            without_failures(load, 50)
+    fail_and_return(scene, how, (1, 0), 300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["kill", "stop", "stall"])
+def test_each_process_may_fail_again_and_again(scene, how):
+    for _ in range(3):
+        for place in list(scene.servers.running):
+            fail_and_return(scene, how, place, 3000)
 
 
 @pytest.mark.parametrize("how", ["kill", "stop"])

@@ -62,6 +62,20 @@ def test_a_late_answer_reaches_nobody(fake, client):
     np.testing.assert_array_equal(rows, rows_of(IDS + 1, DIM))
 
 
+@pytest.mark.parametrize("bytes_max", [1 << 20, 256 << 20])
+def test_a_replica_that_does_not_read_blocks_nobody(fake, client, bytes_max):
+    deaf = fake(lambda asked: deaf.released.wait() and good(asked))
+    cluster = client([[deaf.address]], bytes_max=bytes_max)
+    table = cluster.table("item", DIM)
+    until(lambda: lane(cluster, deaf.address).state == "up")
+    # 32 MB, more than any window or socket takes: the stream's writes wait, lookups do not.
+    for _ in range(20):
+        _, statuses, took = ask(table, np.arange(200_000), deadline_s=0.05)
+        assert statuses == {RowStatus.DEADLINE} and took < 1.5
+    deaf.released.set()
+    until(lambda: ask(table, deadline_s=1)[1] == {RowStatus.HIT})
+
+
 def test_a_cancelled_lookup_returns_at_once(fake, client):
     silent = fake(lambda asked: silent.released.wait() and [])
     cluster = client([[silent.address]])
