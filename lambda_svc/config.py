@@ -19,8 +19,8 @@ from lambda_svc.config_words import field_problems, read_yaml
 from lambda_svc.errors import ConfigError, FormulaError
 from models.package import Manifest, PackageError, is_safe_name, list_versions, read_manifest, version_dir
 
-__all__ = ["EngineConfig", "FeatureFile", "ScenarioConfig", "ServerConfig", "ServiceConfig", "check", "load",
-           "package_dir"]
+__all__ = ["EngineConfig", "FeatureFile", "ParamServerConfig", "ScenarioConfig", "ServerConfig", "ServiceConfig",
+           "check", "load", "package_dir"]
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -78,6 +78,22 @@ class FeatureFile(_Frozen):
     key: str = "id"
 
 
+class ParamServerConfig(_Frozen):
+    """Tables that live on shards: those of the cluster at `cluster` are looked up there, others in this process.
+
+    wire: what rows are sent as. deadline_ms: of lookups outside a request. hedge_ms: silence after which another
+    replica is asked too; -1 learns it, 0 never does. hot_cache_bytes_max: rows kept in front of each table; 0: none.
+    """
+
+    cluster: Path
+    wire: Literal["f32", "f16", "bf16", "int8"] = "f32"
+    deadline_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 1_000
+    hedge_ms: Annotated[float, Field(ge=-1, le=3_600_000)] = -1.0
+    hot_cache_bytes_max: Annotated[int, Field(ge=0, le=1 << 42)] = 0
+    token_file: Path | None = None
+    tls_ca: Path | None = None
+
+
 class ScenarioConfig(_Frozen):
     """One kind of ranking request: its model, its formula and its limits."""
 
@@ -111,6 +127,7 @@ class ServiceConfig(_Frozen):
     arena_bytes_max: Annotated[int, Field(ge=1 << 20)] = 1 << 30
     user_features: FeatureFile | None = None
     item_features: FeatureFile | None = None
+    paramserver: ParamServerConfig | None = None
     scenarios: Annotated[dict[Name, ScenarioConfig], Field(min_length=1)]
 
 
@@ -158,6 +175,11 @@ def _anchored(document: dict[str, Any], base: Path) -> dict[str, Any]:
         value = anchored.get(field)
         if isinstance(value, dict) and isinstance(value.get("path"), str):
             anchored[field] = {**value, "path": base / value["path"]}
+    remote = anchored.get("paramserver")
+    if isinstance(remote, dict):
+        paths = {field: base / remote[field] for field in ("cluster", "token_file", "tls_ca")
+                 if isinstance(remote.get(field), str)}
+        anchored["paramserver"] = {**remote, **paths}
     return anchored
 
 
@@ -175,6 +197,9 @@ def _problems_outside(document: dict[str, Any]) -> list[str]:
             found, manifest = _model_problems(f"scenarios.{name}", repository, _mapping(raw))
             problems += found
             manifests += [] if manifest is None else [manifest]
+    cluster = _mapping(document.get("paramserver")).get("cluster")
+    if isinstance(cluster, Path) and not os.path.isdir(cluster):
+        problems.append(f"paramserver.cluster: no such folder: {cluster}")
     files = {}
     for side in ("user", "item"):
         file, _ = _valid_part(FeatureFile, _mapping(document.get(f"{side}_features")))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 from feature_store import Extractor, FeatureCache
 from lambda_svc._core import Arena, Formula, Pipeline, PlanInput
@@ -19,6 +20,10 @@ from lambda_svc.session.engine import LoadedGraph
 from lambda_svc.session.streams import Streams
 from models.package import GraphInput, Manifest
 from paramserver import Table
+
+if TYPE_CHECKING:
+    from paramserver.hot_cache import HotRowCache
+    from paramserver.remote import RemoteTable
 
 __all__ = ["LoadedModel", "ScenarioPlan", "compile_plan", "extractors_for"]
 
@@ -33,9 +38,10 @@ class LoadedModel:
     graph: LoadedGraph
     extractors: Mapping[str, Extractor]  # by side; a side without slots is absent
     caches: Mapping[str, FeatureCache | None]  # by side, user and item; None: requests bring the side's features
-    tables: Mapping[str, Table]
+    tables: Mapping[str, Table | RemoteTable | HotRowCache]
     arena: Arena
     streams: Streams
+    remote: frozenset[str] = frozenset()  # names of the tables that live on shards
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "lambda_svc/csrc/stages.h"
 
@@ -11,9 +12,9 @@ using paramserver::RowType;
 
 struct Reader {
   const Plan& plan;
-  const Limits& limits;
   const Workspace& space;
   const LookupPlan& lookup;
+  paramserver::LookupContext context;
 
   const paramserver::RowSource& table() const { return *plan.spec().tables[lookup.source.table].rows; }
   const SlotRegions& slot() const { return plan.side(lookup.source.side).slots[lookup.source.slot]; }
@@ -25,14 +26,14 @@ struct Reader {
   // Every lookup returns how many statuses it wrote.
   std::size_t dense() const {
     const std::size_t n = slot_rows() * lookup.cells;
-    table().lookup(limits.lookup_context(), ids(), n, RowType::kF32, rows(), statuses());
+    table().lookup(context, ids(), n, RowType::kF32, rows(), statuses());
     return n;
   }
 
   std::size_t pooled() const {
     const auto* offsets = space.at<std::int32_t>(slot().offsets);
     const std::size_t bags = slot_rows();
-    table().lookup_pooled(limits.lookup_context(), ids(), offsets, bags, lookup.source.pooling, nullptr, RowType::kF32,
+    table().lookup_pooled(context, ids(), offsets, bags, lookup.source.pooling, nullptr, RowType::kF32,
                           rows(), statuses());
     return static_cast<std::size_t>(offsets[bags]);
   }
@@ -49,7 +50,7 @@ struct Reader {
       const std::size_t last = row * lookup.cells + static_cast<std::size_t>(lengths[row]);
       if (last == next_row && next_row != all) continue;
       if (last > first) {
-        table().lookup(limits.lookup_context(), ids() + first, last - first, RowType::kF32,
+        table().lookup(context, ids() + first, last - first, RowType::kF32,
                        rows() + first * lookup.dim, statuses() + asked);
       }
       std::memset(rows() + last * lookup.dim, 0, (next_row - last) * lookup.dim * sizeof(float));
@@ -58,20 +59,53 @@ struct Reader {
     }
     return asked;
   }
+
+  // The same in one lookup, for tables that a lookup is a message to.
+  std::size_t padded_at_once() const {
+    const auto* lengths = space.at<std::int32_t>(slot().lengths);
+    std::vector<std::int64_t> asked;
+    for (std::size_t row = 0; row < slot_rows(); ++row) {
+      const std::int64_t* first = ids() + row * lookup.cells;
+      asked.insert(asked.end(), first, first + lengths[row]);
+    }
+    std::vector<float> found(asked.size() * lookup.dim);
+    table().lookup(context, asked.data(), asked.size(), RowType::kF32, found.data(), statuses());
+    const float* from = found.data();
+    for (std::size_t row = 0; row < slot_rows(); ++row) {
+      const std::size_t filled = static_cast<std::size_t>(lengths[row]) * lookup.dim;
+      float* to = rows() + row * lookup.cells * lookup.dim;
+      std::copy_n(from, filled, to);
+      std::fill(to + filled, to + lookup.cells * lookup.dim, 0.0f);
+      from += filled;
+    }
+    return asked.size();
+  }
 };
+
+// The epoch of the request: taken once, so that all its rows are of one published state.
+std::uint64_t epoch_of(const Plan& plan) {
+  for (const NamedTable& table : plan.spec().tables) {
+    if (const std::uint64_t epoch = table.rows->epoch(); epoch != 0) return epoch;
+  }
+  return 0;
+}
 
 }  // namespace
 
 void lookup(const Plan& plan, const Limits& limits, const Workspace& space, RankResult* result) {
+  const std::uint64_t epoch = epoch_of(plan);
   for (const LookupPlan& entry : plan.lookups) {
     limits.check("lookup");
-    const Reader reader{plan, limits, space, entry};
+    Reader reader{plan, space, entry, limits.lookup_context()};
+    // A table of one state has no epochs to choose from.
+    const bool epochs = reader.table().epoch() != 0;
+    if (epochs) reader.context.epoch = epoch;
     const auto layout = plan.source(entry.source.side)->slots()[entry.source.slot].layout;
     std::size_t asked = 0;
     switch (layout) {
       case feature_store::Layout::kDense: asked = reader.dense(); break;
       case feature_store::Layout::kRagged: asked = reader.pooled(); break;
-      case feature_store::Layout::kPadded: asked = reader.padded(); break;
+      case feature_store::Layout::kPadded: asked = epochs ? reader.padded_at_once() : reader.padded(); break;
     }
     auto& by_status = result->tables[entry.source.table];
     const auto* statuses = space.at<std::uint8_t>(plan.statuses);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from feature_store import FeatureCache, FeatureStoreError, StorageError
 from lambda_svc._core import Arena
@@ -15,11 +16,15 @@ from lambda_svc.session.tensorflow import TensorFlowEngine
 from models.package import Manifest
 from paramserver import ParamServerError, Table
 
-__all__ = ["load_model", "signature_of"]
+if TYPE_CHECKING:
+    from paramserver.remote import Cluster
+
+__all__ = ["load_model", "open_cluster", "signature_of"]
 
 
-def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: Arena) -> LoadedModel:
-    """Loads the package in `folder` (already verified).
+def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: Arena,
+               cluster: Cluster | None = None) -> LoadedModel:
+    """Loads the package in `folder` (already verified). Tables that `cluster` serves stay there.
 
     Raises PackageRejected when a part of it does not fit, ConfigError when the file of stored features does not,
     ResourceExhausted when there is no memory for it.
@@ -30,12 +35,45 @@ def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: A
             "item": _cache(manifest, "item", config.item_features),
         }
         extractors = extractors_for(manifest, caches)
-        tables = {entry.name: _table(folder, entry) for entry in manifest.tables}
+        remote = _remote_tables(manifest, config, cluster)
+        tables = {entry.name: remote.get(entry.name) or _table(folder, entry) for entry in manifest.tables}
     except (FeatureStoreError, ParamServerError) as error:
         raise PackageRejected(f"{manifest.model} version {manifest.version}: {error}") from error
     engine = TensorFlowEngine(intra_op_threads=config.engine.intra_op_threads)
     graph = engine.load((folder / manifest.graph.file).read_bytes(), signature_of(manifest))
-    return LoadedModel(manifest, graph, extractors, caches, tables, arena, Streams(config.engine.streams))
+    return LoadedModel(manifest, graph, extractors, caches, tables, arena, Streams(config.engine.streams),
+                       frozenset(remote))
+
+
+def open_cluster(config: ServiceConfig) -> Cluster | None:
+    """The cluster that the configuration names, None when it names none. Raises ConfigError."""
+    remote = config.paramserver
+    if remote is None:
+        return None
+    # Whoever has no shards need not load Arrow Flight.
+    from paramserver.control import read_token
+    from paramserver.remote import Cluster
+
+    try:
+        return Cluster(remote.cluster, wire=remote.wire, token=read_token(remote.token_file), tls_ca=remote.tls_ca,
+                       deadline_ms=remote.deadline_ms, hedge_ms=None if remote.hedge_ms < 0 else remote.hedge_ms)
+    except ParamServerError as error:
+        raise ConfigError(f"paramserver: {error}") from error
+
+
+def _remote_tables(manifest: Manifest, config: ServiceConfig, cluster: Cluster | None) -> dict[str, Any]:
+    if cluster is None or config.paramserver is None:
+        return {}
+    served = cluster.tables()
+    tables = {}
+    for entry in manifest.tables:
+        if entry.name not in served:
+            continue
+        if served[entry.name] != entry.dim:
+            raise PackageRejected(f"table {entry.name!r}: the cluster at {config.paramserver.cluster} serves dim "
+                                  f"{served[entry.name]}, the manifest says {entry.dim}")
+        tables[entry.name] = cluster.table(entry.name, hot_cache_bytes_max=config.paramserver.hot_cache_bytes_max)
+    return tables
 
 
 def _cache(manifest: Manifest, side: str, file: FeatureFile | None) -> FeatureCache | None:
