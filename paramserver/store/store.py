@@ -83,8 +83,9 @@ class ShardStore:
         tables are made with (dtype, tier, ttl_s, ...), or a function of table and version that gives it. table_class:
         Table or ReferenceTable. hold_s: seconds that every epoch is held after it was published or found again.
         reserve_bytes: disk space that writes leave free. held_bytes_max: bytes of deltas kept for versions that do not
-        serve yet. cluster: the directory whose epochs `adopt` will be given: what they abandoned while this
-        shard was away is passed over from the start. clock: seconds that only grow, for leases. progress: called as (what, bytes done, bytes in all).
+        serve yet. cluster: the directory whose epochs `adopt` will be given: what they abandoned while this shard was
+        away is passed over from the start. clock: seconds that only grow, for leases. progress: called as (what, bytes
+        done, bytes in all).
 
         Raises OptionError, StoreLocked naming who has it open, StoreError for another shard's directory, StoreDamaged
         when what was acknowledged is not there, TableFileError, StoreFull."""
@@ -409,8 +410,8 @@ class ShardStore:
                                  f"the newest, and no epoch holds it any more; held are {sorted(set(shown))}")
             if line.waits_for_leases(sequence):
                 self._wanted = epoch
-                raise StoreError(f"epoch {epoch.number} must wait: table {name!r} still has deltas that were abandoned, "
-                                 "because an epoch that shows them is held; try again when its leases have ended")
+                raise StoreError(f"epoch {epoch.number} must wait: table {name!r} still has deltas that were "
+                                 "abandoned, because an epoch that shows them is held; try again when its leases have ended")
             if sequence > line.sequence:
                 missing[name] = (line.sequence + 1, sequence)
         if missing:
