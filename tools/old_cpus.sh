@@ -7,11 +7,11 @@ cd "$(dirname "$0")/.."
 make native-tests > /dev/null
 command -v qemu-x86_64 > /dev/null || { echo "install qemu-user first" >&2; exit 1; }
 for cpu in Nehalem-v1 SandyBridge-v1 Haswell; do
-  for name in paramserver feature_store lambda_svc; do
+  for name in paramserver paramserver_rows feature_store lambda_svc; do
     if [ "$name" = lambda_svc ] && [ "$cpu" != Haswell ]; then continue; fi
     binary=$(find build/tests -name "${name}_test" -type f)
     started=$SECONDS
-    qemu-x86_64 -cpu "$cpu" "$binary"
+    qemu-x86_64 -cpu "$cpu" "$binary" quick
     echo "old-cpus: ${name}_test passes on $cpu in $((SECONDS - started)) s"
   done
 done

@@ -224,12 +224,13 @@ void row_numbers_may_pass_2_to_the_31() {
 }  // namespace
 }  // namespace paramserver
 
-int main() {
+// With an argument, without what an emulated CPU would take minutes for.
+int main(int arguments, char**) {
   using namespace paramserver;
   kernels_agree();
   every_set_stores_the_same_bytes();
   bf16_comes_back_as_it_was();
-  answers_may_pass_2_to_the_31_elements();
   row_numbers_may_pass_2_to_the_31();
+  if (arguments == 1) answers_may_pass_2_to_the_31_elements();
   return check_failures == 0 ? 0 : 1;
 }
