@@ -1,7 +1,8 @@
 // The read path of a table.
 //
-// A lookup is two dependent cache misses an id: its slot, then its row. Ids go through three stages in small groups:
-// hash and fetch the slots; some groups later, find the row numbers and fetch the rows; some groups later, copy.
+// A lookup is two dependent cache misses an id, its slot and its row, and a third for ids that a full line has turned
+// away. Ids go through four stages in small groups: hash, and fetch the home line; some groups later, fetch the next
+// line if the id must be there; then find the row number, and fetch the row; then copy.
 #include "paramserver/csrc/table_reader.h"
 
 #include <algorithm>
@@ -13,12 +14,12 @@
 namespace paramserver {
 namespace {
 
-// Small groups mix the three stages finely enough for the CPU to overlap their work; kLag groups lie between two
-// stages, so 24 slots and 24 rows are on their way at any moment.
+// Small groups mix the stages finely enough for the CPU to overlap their work; kLag groups lie between two stages, so
+// 24 lines and 24 rows are on their way at any moment.
 constexpr std::size_t kGroup = 8;
 constexpr std::size_t kLag = 3;
-constexpr std::size_t kRing = 8;
-static_assert(kRing > 2 * kLag);
+constexpr std::size_t kRing = 16;
+static_assert(kRing > 3 * kLag);
 // Ids between two looks at the deadline and the cancel flag, and the longest that a reader holds reclaiming up.
 constexpr std::size_t kVisitIds = 4096;
 // Long rows are left to the hardware prefetcher past this: more would push other rows out of L1.
@@ -77,22 +78,28 @@ void TableReader::resolve(const TableView& view, const std::int64_t* ids, std::s
   const IndexView index = view.index();
   const RowsView all_rows = rows();
   const RowPrefetch prefetch(state_.row_bytes);
-  const IndexSlot* homes[kRing][kGroup];
+  const IndexSlot* lines[kRing][kGroup];
   const std::byte* rows[kRing][kGroup];
   const auto size_of = [n](std::size_t group) { return std::min(kGroup, n - group * kGroup); };
   const std::size_t groups = (n + kGroup - 1) / kGroup;
-  for (std::size_t step = 0; step < groups + 2 * kLag; ++step) {
+  for (std::size_t step = 0; step < groups + 3 * kLag; ++step) {
     if (step < groups) {
       for (std::size_t i = 0; i < size_of(step); ++i) {
-        homes[step % kRing][i] = index.home(ids[step * kGroup + i]);
-        __builtin_prefetch(homes[step % kRing][i]);
+        lines[step % kRing][i] = index.home(ids[step * kGroup + i]);
+        __builtin_prefetch(lines[step % kRing][i]);
       }
     }
-    if (step >= kLag && step - kLag < groups) {
-      const std::size_t group = step - kLag;
+    if (const std::size_t group = step - kLag; step >= kLag && group < groups) {
+      for (std::size_t i = 0; i < size_of(group); ++i) {
+        const IndexSlot*& line = lines[group % kRing][i];
+        line = index.likely_line(line, ids[group * kGroup + i]);
+        __builtin_prefetch(line);
+      }
+    }
+    if (const std::size_t group = step - 2 * kLag; step >= 2 * kLag && group < groups) {
       for (std::size_t i = 0; i < size_of(group); ++i) {
         const std::size_t at = group * kGroup + i;
-        RowState state = index.find(homes[group % kRing][i], ids[at]);
+        RowState state = index.find(lines[group % kRing][i], ids[at]);
         if (!view.shows_ram(state)) [[unlikely]] state = view.as_of(ids[at], state);
         const bool hit = state.kind() == RowKind::kRam;
         const std::byte* row = hit ? all_rows.at(state.value()) : default_row();
@@ -101,8 +108,8 @@ void TableReader::resolve(const TableView& view, const std::int64_t* ids, std::s
         give(status, at, hit ? RowStatus::kHit : status_without_row(state), tally);
       }
     }
-    if (step >= 2 * kLag) {
-      const std::size_t group = step - 2 * kLag;
+    if (step >= 3 * kLag) {
+      const std::size_t group = step - 3 * kLag;
       take(rows[group % kRing], group * kGroup, size_of(group));
     }
   }
