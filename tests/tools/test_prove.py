@@ -1,6 +1,9 @@
 """`make prove` resumes: what is done for a commit is not run again, a failure does not stop the rest."""
 
-from tools.prove import Step, run_steps
+import re
+
+from tools.bench import BENCHMARKS
+from tools.prove import CHECKOUT, STEPS, Step, run_steps
 
 
 def outcomes(folder, commit, steps, **options):
@@ -29,3 +32,10 @@ def test_a_failed_step_is_tried_again_and_does_not_stop_others(tmp_path):
 
 def test_a_failure_within_a_pipe_counts(tmp_path):
     assert outcomes(tmp_path, "a", [Step("pipe", "fails", "false | cat")])["pipe"].startswith("failed")
+
+
+def test_every_step_names_what_exists():
+    commands = [step.command for step in STEPS]
+    assert {name for command in commands for name in re.findall(r"bench (\w+)", command)} == set(BENCHMARKS)
+    paths = [path for command in commands for path in re.findall(r"\b(?:tests|tools)/[\w/.]+", command)]
+    assert paths and all((CHECKOUT / path).exists() for path in paths)

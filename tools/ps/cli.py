@@ -22,10 +22,11 @@ app = typer.Typer(no_args_is_help=True, help="The parameter server: load, serve,
 
 ClusterDir = Annotated[Path, typer.Option("--cluster", help="The cluster's directory, which holds shards.json and "
                                           "epochs/.", metavar="DIR", envvar="LAMBDA_SVC_CLUSTER")]
-Directory = Annotated[Path | None, typer.Option("--directory", help="Instead of a cluster: the directory of one replica "
-                                                "whose server does not run.", metavar="DIR")]
-EitherCluster = Annotated[Path | None, typer.Option("--cluster", help="The cluster's directory, which holds shards.json "
-                                                    "and epochs/.", metavar="DIR", envvar="LAMBDA_SVC_CLUSTER")]
+Directory = Annotated[Path | None, typer.Option("--directory", help="Instead of a cluster: the directory of one "
+                                                "replica whose server does not run.", metavar="DIR")]
+EitherCluster = Annotated[Path | None, typer.Option("--cluster", help="The cluster's directory, which holds "
+                                                    "shards.json and epochs/.", metavar="DIR",
+                                                    envvar="LAMBDA_SVC_CLUSTER")]
 TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File with the bearer token of the servers.",
                                                 metavar="FILE", envvar="LAMBDA_SVC_TOKEN_FILE")]
 TlsCa = Annotated[Path | None, typer.Option("--tls-ca", help="Certificate of the CA that signed the servers'.",
@@ -92,7 +93,8 @@ def serve(
         raise typer.Exit(setup.serve(configs))
 
 
-@app.command(epilog=examples("lambda-svc ps stats --cluster cluster", "lambda-svc ps stats --directory cluster/data/shard-0-replica-0"))
+@app.command(epilog=examples("lambda-svc ps stats --cluster cluster",
+                             "lambda-svc ps stats --directory cluster/data/shard-0-replica-0"))
 def stats(cluster: EitherCluster = None, directory: Directory = None, as_json: JsonOut = False,
           token_file: TokenFile = None, tls_ca: TlsCa = None) -> None:
     """Show every table of every replica: rows, epoch, sequence, lag, bytes, what lookups were answered with."""
