@@ -14,6 +14,7 @@ from paramserver.server.config import ServerConfig, TableConfig, tokens_of
 from paramserver.server.control import Control
 from paramserver.server.metrics import MetricsEndpoint, ShardCollector
 from paramserver.server.serving import EpochServing
+from paramserver.server.upkeep import Upkeep
 from paramserver.server.watcher import ClusterWatcher
 from paramserver.shard_map import MAP_FILE, ShardMap
 from paramserver.store import DeltaWatch, ShardStore
@@ -44,12 +45,13 @@ class ShardProcess:
         self._address = ""
         self._watcher: ClusterWatcher | None = None
         self._catch_up: CatchUp | None = None
+        self._upkeep: Upkeep | None = None
         self._metrics: MetricsEndpoint | None = None
         limits = config.limits
         self._store = ShardStore.open(config.directory, shard=config.shard, shards=config.shards,
                                       durability=config.durability, options=self._table_options,
                                       hold_s=limits.hold_s, reserve_bytes=limits.reserve_bytes,
-                                      held_bytes_max=limits.held_bytes_max, cluster=config.cluster, progress=progress)
+                                      held_bytes_max=limits.held_bytes_max, progress=progress)
         try:
             self._start()
         except BaseException:
@@ -80,12 +82,11 @@ class ShardProcess:
     def stop(self) -> None:
         """Refuse new lookups, answer those in flight within drain_ms, and let the directory go. A second call does
         nothing."""
-        watcher, catch_up = self._watcher, self._catch_up
-        self._watcher = self._catch_up = None
-        if watcher is not None:
-            watcher.stop()
-        if catch_up is not None:
-            catch_up.stop()
+        # The watcher first: it wakes the others.
+        running = [part for part in (self._watcher, self._catch_up, self._upkeep) if part is not None]
+        self._watcher = self._catch_up = self._upkeep = None
+        for part in running:
+            part.stop()
         if self._server is not None:
             self._server.stop(self.config.limits.drain_ms)
         metrics, self._metrics = self._metrics, None
@@ -113,6 +114,8 @@ class ShardProcess:
         self._watcher = ClusterWatcher(config.cluster, self._look, self._server.epoch_missing_fd,
                                        config.limits.poll_ms)
         self._watcher.start()
+        self._upkeep = Upkeep(self._store, config.limits.upkeep_s, config.limits.log_bytes_max)
+        self._upkeep.start()
         if config.metrics is not None:
             self._metrics = MetricsEndpoint(config.metrics,
                                             ShardCollector(self._server, self._store.status, self._tables))
@@ -195,20 +198,19 @@ class ShardProcess:
         folder.mkdir(exist_ok=True)
         return folder
 
-    def _table_options(self, table: str, version: int) -> dict[str, Any]:
+    def _table_options(self, table: str, _version: int) -> dict[str, Any]:
         options = self.config.options_of(table)
-        return {**_plain_options(options), **self._tier(options, table, version)}
+        return {**_plain_options(options), **self._tier(options)}
 
-    def _tier(self, options: TableConfig, table: str, version: int) -> dict[str, Any]:
+    def _tier(self, options: TableConfig) -> dict[str, Any]:
         if options.tier is None:
             return {}
         from paramserver.tier import Tier
 
         folder = options.tier.directory or self.config.directory / "tiers"
-        folder = folder / f"{version}-{table}"
         folder.mkdir(parents=True, exist_ok=True)
         return {"tier": Tier(options.tier.ram_bytes_max, folder, cold_reads_max=options.tier.cold_reads_max,
-                             direct=options.tier.direct)}
+                             spill_bytes_max=options.tier.spill_bytes_max, direct=options.tier.direct)}
 
 
 def _plain_options(options: TableConfig) -> dict[str, Any]:

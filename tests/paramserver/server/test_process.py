@@ -18,7 +18,7 @@ from tests.paramserver.server.conftest import DIMS, IDS
 from tests.paramserver.server.flight_client import Refused, WireClient, failure
 from tests.paramserver.server.servers import publish, rows_of, table_file, write_map
 
-HIT, DEFAULT, UNAVAILABLE = 0, 2, 4
+HIT, DEFAULT = 0, 2
 SERVED_S = 20
 
 
@@ -222,6 +222,21 @@ def test_a_replica_that_finds_nobody_to_ask_says_so(serving, tmp_path):
     while not (problem := client.action("status")["catch_up_problem"]):
         assert time.monotonic() < deadline
     assert "delta 1 of table 'item'" in problem and "grpc://127.0.0.1:1" in problem
+
+
+def test_long_logs_become_bases_and_expired_rows_go(start, connect, files, tmp_path):
+    server = start(tables={"item": {"ttl_s": 1e-3}}, limits={"upkeep_s": 0.05, "log_bytes_max": 0})
+    client = connect(server)
+    client.action("add_snapshot", package_version=7, tables=files)
+    client.push(arrow_of(delta_of(1, np.array([5]))))
+    publish(tmp_path / "cluster", 1, 7, item=1, user=0)
+    deadline = time.monotonic() + SERVED_S
+    while True:
+        table = client.action("status")["versions"]["7"]["item"]
+        if table["rows"] == 0 and table["base_sequence"] == 1:
+            break
+        assert time.monotonic() < deadline, table
+    assert (client.lookup("item", [5, 7])[1] == DEFAULT).all()
 
 
 def test_delta_files_in_a_watched_folder_are_staged(start, connect, files, tmp_path):
