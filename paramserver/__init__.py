@@ -3,5 +3,7 @@
 from paramserver.errors import CallerError, OperatingError, ParamServerError, ProgrammerError
 from paramserver.status import RowStatus
 from paramserver.table import Table, TableStats
+from paramserver.tier import Tier, TierStats
 
-__all__ = ["CallerError", "OperatingError", "ParamServerError", "ProgrammerError", "RowStatus", "Table", "TableStats"]
+__all__ = ["CallerError", "OperatingError", "ParamServerError", "ProgrammerError", "RowStatus", "Table", "TableStats",
+           "Tier", "TierStats"]

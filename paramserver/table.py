@@ -9,8 +9,9 @@ from typing import Any, Self
 import numpy as np
 
 from paramserver import _core, arrays
-from paramserver.errors import EpochError
+from paramserver.errors import ArrayError, EpochError, OptionError
 from paramserver.status import RowStatus
+from paramserver.tier import Tier, TierStats
 
 __all__ = ["Table", "TableStats"]
 
@@ -59,6 +60,8 @@ class Table:
     shared: a file, best in /dev/shm, that the table lies in, so that other processes of the host can read it with
     paramserver.mapped.MappedTable; space is taken whole, segment by segment. It is gone when the table is. None: memory
     of this process alone.
+    tier: keeps RAM within a budget, and the rows that are not asked for in files, which no other process can read; None:
+    all rows in RAM.
     Raises OptionError, ArrayError, RowValueError, MemoryExhausted, InstructionSetError; with `shared`, StoreLocked when
     another process owns the file, and StoreError when it cannot be made.
     """
@@ -67,7 +70,7 @@ class Table:
                  default_row: np.ndarray | Sequence[float] | None = None, huge_pages: bool = True,
                  instruction_set: str | None = None, base_sequence: int = 0, ttl_s: float = 0.0,
                  base_time_s: float | None = None, admit_after: int = 1, apply_rows_per_s: float = 0.0,
-                 shared: str | PathLike[str] | None = None) -> None:
+                 shared: str | PathLike[str] | None = None, tier: Tier | None = None) -> None:
         arrays.check_options(dim, dtype, rows_hint)
         arrays.check_lifetime(base_sequence, ttl_s, admit_after, apply_rows_per_s)
         self._name = name
@@ -75,10 +78,14 @@ class Table:
         self._dtype = dtype
         self._ttl_s = float(ttl_s)
         row = arrays.as_default_row(default_row, dim)
+        if tier is not None and shared is not None:
+            raise OptionError("shared and tier exclude each other: other processes cannot read a tier's files")
         stored, file = arrays.DTYPES.index(dtype), None if shared is None else fspath(shared)
         self._core = _core.Table(self._dim, stored, int(rows_hint), row, huge_pages, instruction_set,
                                  int(base_sequence), float(ttl_s), arrays.as_time_s(base_time_s), int(admit_after),
-                                 float(apply_rows_per_s), file, name)
+                                 float(apply_rows_per_s), file, name,
+                                 None if tier is None else tier.native())
+        self._tiered = tier is not None
 
     @property
     def name(self) -> str:
@@ -272,6 +279,25 @@ class Table:
             "time_s": time_s if known and expires_s else None,
             "expires_s": expires_s if known and expires_s else None,
         }
+
+    def add_base(self, ids: np.ndarray | Sequence[int], first_slot: int = 0,
+                 times_s: np.ndarray | None = None) -> None:
+        """Take base rows without reading them: ids[i] lies in slot first_slot + i of the tier's base file, and was
+        written at times_s[i] (uint32[n], seconds since 1970; None: with the base). Ids must not be in the table.
+        Raises IdError, ArrayError, OptionError without a tier, EpochError once the table takes deltas."""
+        ids = arrays.as_ids(ids)
+        if times_s is not None and (times_s.dtype != np.uint32 or times_s.shape != ids.shape):
+            raise ArrayError(f"times_s is {times_s.dtype}{list(times_s.shape)}, expected uint32[{ids.size}]")
+        self._core.add_base(ids, first_slot, times_s)
+
+    def maintain(self) -> None:
+        """Move rows that lookups asked for into RAM now, as the tier's keeper does by itself, and let go of what
+        nobody needs. Nothing without a tier."""
+        self._core.maintain()
+
+    def tier_stats(self) -> TierStats | None:
+        """What the tier has done and holds; None for a table that is all in RAM."""
+        return TierStats.of(self._core) if self._tiered else None
 
     def stats(self) -> TableStats:
         """The table's size now, and what was asked of it."""

@@ -58,9 +58,20 @@ void RowClock::place(RowNumber row, std::int64_t id, RowState home, unsigned cou
 }
 
 void RowClock::remove(RowNumber row) noexcept {
+  untrack(row);
+  if (row < rows_max_) rows_[row].home = {};
+}
+
+void RowClock::untrack(RowNumber row) noexcept {
   if (!occupied(row)) return;
   rows_[row].occupied = false;
   --occupied_;
+}
+
+void RowClock::track(RowNumber row) noexcept {
+  if (row >= rows_max_ || rows_[row].occupied) return;
+  rows_[row].occupied = true;
+  ++occupied_;
 }
 
 RowNumber RowClock::victim() noexcept {

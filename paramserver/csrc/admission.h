@@ -1,8 +1,8 @@
 // Which rows deserve RAM: how often ids were asked for lately, in and out of RAM, on one scale.
 //
-// Out of RAM, ids are counted in a sketch; in RAM, each row has a counter of its own. Both are halved together every so
-// many accesses, so that what was popular yesterday does not stay for good. A row that was read from the cold tier takes
-// the place of a row in RAM only if it was asked for more often (TinyLFU: Einziger, Friedman, Manes, 2017), and the row
+// Out of RAM, ids are counted in a sketch; in RAM, each row has a counter of its own. Both are halved together every
+// so many accesses, so that what was popular yesterday does not stay for good. A row read from the cold tier takes the
+// place of a row in RAM only if it was asked for more often (TinyLFU: Einziger, Friedman, Manes, 2017), and the row
 // that goes is the least asked for of the next few under a clock's hand. One scan of rare ids therefore evicts nothing.
 #pragma once
 
@@ -26,8 +26,9 @@ namespace paramserver {
 class FrequencySketch {
  public:
   static constexpr unsigned kCountMax = 255;
+  static constexpr std::size_t kBytesPerId = 4;
 
-  // Room for about `ids` ids that are told apart, 4 bytes each. Four times the rows in RAM keep a scan from blurring it.
+  // Room for about `ids` ids that are told apart. Four times the rows in RAM keep a scan from blurring it.
   explicit FrequencySketch(std::uint64_t ids);
 
   void add(std::int64_t id) noexcept;
@@ -66,6 +67,10 @@ class RowClock {
 
   void place(RowNumber row, std::int64_t id, RowState home, unsigned count) noexcept;
   void remove(RowNumber row) noexcept;
+  // Takes a row from under the hand, or puts it back; what is known of it stays.
+  void untrack(RowNumber row) noexcept;
+  void track(RowNumber row) noexcept;
+  void forget_home(RowNumber row) noexcept { rows_[row].home = {}; }
   // The least asked for of the next occupied rows under the hand, which goes on; rows_max() when no row is occupied.
   RowNumber victim() noexcept;
   void halve() noexcept;
@@ -79,7 +84,7 @@ class RowClock {
   std::uint64_t rows_max() const noexcept { return rows_max_; }
 
   // What the clock keeps for each row beside it.
-  static constexpr std::size_t kBytesPerRow = 8 + 8 + 8 + 1;
+  static constexpr std::size_t kBytesPerRow = 3 * 8 + 1;
 
  private:
   struct Row {

@@ -18,6 +18,7 @@
 #include "paramserver/csrc/hash.h"
 #include "paramserver/csrc/mapped_memory.h"
 #include "paramserver/csrc/table.h"
+#include "paramserver/csrc/tier.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -56,10 +57,12 @@ std::shared_ptr<Table> make_table(std::uint32_t dim, int stored, std::uint64_t r
                                   const std::optional<std::string>& instruction_set,
                                   std::int64_t base_sequence, double ttl_s, std::uint32_t base_time_s,
                                   std::uint64_t admit_after, double apply_rows_per_s,
-                                  const std::optional<std::string>& shared, const std::string& name) {
+                                  const std::optional<std::string>& shared, const std::string& name,
+                                  const std::optional<TierOptions>& tier) {
   const auto memory = shared ? MappedMemory::create({.path = *shared}) : nullptr;
+  const auto stored_as = static_cast<Stored>(stored);
   auto table = std::make_shared<Table>(TableOptions{.dim = dim,
-                                              .stored = static_cast<Stored>(stored),
+                                              .stored = stored_as,
                                               .rows_hint = rows_hint,
                                               .default_row = data_or_null(default_row),
                                               .huge_pages = huge_pages,
@@ -69,7 +72,8 @@ std::shared_ptr<Table> make_table(std::uint32_t dim, int stored, std::uint64_t r
                                               .base_time_s = base_time_s,
                                               .admit_after = admit_after,
                                               .apply_rows_per_s = apply_rows_per_s,
-                                              .memory = memory});
+                                              .memory = memory,
+                                              .tier = make_tier(tier, stored_row_bytes(stored_as, dim))});
   if (memory != nullptr) memory->show(table->state_offset(), name, base_sequence);
   return table;
 }
@@ -108,7 +112,7 @@ void bind_table(nb::module_& m) {
   nb::class_<Table>(m, "Table")
       .def(nb::new_(&make_table), "dim"_a, "stored"_a, "rows_hint"_a, "default_row"_a.none(), "huge_pages"_a,
            "instruction_set"_a.none(), "base_sequence"_a, "ttl_s"_a, "base_time_s"_a, "admit_after"_a,
-           "apply_rows_per_s"_a, "shared"_a.none(), "name"_a)
+           "apply_rows_per_s"_a, "shared"_a.none(), "name"_a, "tier"_a.none())
       .def("__len__", &Table::size)
       .def("upsert", [](Table& t, Ids ids, Rows rows) { return t.upsert(ids.data(), rows.data(), ids.size()); },
            "ids"_a.noconvert(), "rows"_a.noconvert(), Release())
@@ -120,6 +124,12 @@ void bind_table(nb::module_& m) {
            },
            "ids"_a.noconvert(), "rows"_a.noconvert(), "times"_a.noconvert().none(), Release())
       .def("sweep", &Table::sweep, "now_s"_a, Release())
+      .def("add_base",
+           [](Table& t, Ids ids, std::uint64_t first_slot, std::optional<Times> times) {
+             t.add_base(ids.data(), ids.size(), first_slot, data_or_null(times));
+           },
+           "ids"_a.noconvert(), "first_slot"_a, "times"_a.noconvert().none(), Release())
+      .def("maintain", &Table::maintain, Release())
       .def("apply",
            [](Table& t, std::int64_t sequence, std::int64_t after, Ids ids, Rows rows, Ids deletes,
               std::uint32_t time_s) {
@@ -178,6 +188,7 @@ void bind_table(nb::module_& m) {
 
 NB_MODULE(_core, m) {
   nb::register_exception_translator(&translate);
+  bind_tier(m);
   bind_table(m);
   bind_snapshot(m);
   nb::class_<ArrayGather>(m, "ArrayGather")

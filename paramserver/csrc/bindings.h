@@ -8,5 +8,6 @@ namespace paramserver {
 void bind_mapped(nanobind::module_& module);
 void bind_rows(nanobind::module_& module);
 void bind_snapshot(nanobind::module_& module);
+void bind_tier(nanobind::module_& module);
 
 }  // namespace paramserver

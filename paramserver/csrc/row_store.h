@@ -31,6 +31,7 @@ class RowStore {
   // Gives back a row that no reader can hold.
   void release(RowNumber row) { free_.push_back(row); }
 
+  std::uint64_t in_use() const noexcept { return next_ - free_.size(); }
   std::uint64_t free() const noexcept { return free_.size(); }
   // Bytes taken from the system so far: rows as far as ever used, and the list of free ones.
   std::uint64_t bytes() const noexcept { return next_ * state_.row_bytes + free_.capacity() * sizeof(RowNumber); }

@@ -59,8 +59,8 @@ Table::Table(TableOptions options)
       memory_(options.memory == nullptr ? anonymous_memory() : std::move(options.memory)),
       state_region_(sizeof(TableState) + stored_row_bytes(stored_, dim_), false, memory_),
       state_(*new (state_region_.data()) TableState),
-      rows_((state_.row_bytes = static_cast<std::uint32_t>(stored_row_bytes(stored_, dim_)), state_), options.rows_hint,
-            options.huge_pages, memory_),
+      rows_((state_.row_bytes = static_cast<std::uint32_t>(stored_row_bytes(stored_, dim_)), state_),
+            options.tier == nullptr ? options.rows_hint : options.tier->rows_ram_max(), options.huge_pages, memory_),
       tier_(std::move(options.tier)),
       reader_(state_, memory_->base(), kernels_, tier_.get()),
       index_(std::make_unique<IdIndex>(options.rows_hint, options.huge_pages, memory_)) {
@@ -78,6 +78,7 @@ Table::Table(TableOptions options)
   if (keeps_times()) set_base_times(options.base_time_s);
   enforce_directory();
   note_peak();
+  if (tier_ != nullptr) tier_->start(*this);
 }
 
 Table::~Table() {
@@ -133,6 +134,7 @@ std::uint64_t Table::erase(const std::int64_t* ids, std::size_t n) {
 }
 
 void Table::write_rows(const Batch& batch, const std::int64_t* ids, const float* rows, std::size_t n) {
+  if (tier_ != nullptr) return write_rows_tiered(batch, ids, rows, n);
   for (std::size_t first = 0; first < n; first += kWriteGroup) {
     if (first % kReclaimEvery == 0) make_room(std::min(kReclaimEvery, n - first));
     const std::size_t end = std::min(n, first + kWriteGroup);
@@ -173,15 +175,22 @@ RowState Table::current(RowState state, std::uint32_t time_s) const noexcept {
   return expired ? RowState::absent(state.version()) : state;
 }
 
+// Whether a delta stores the row of an id in this state, or only counts that it contained it.
+bool Table::stores(const Batch& batch, RowState old) const noexcept {
+  const RowState before = current(old, batch.time_s);
+  if (before.live() || batch.admit_after <= 1) return true;
+  // The same delta counts once, however often it contains the id.
+  if (before.deltas() != 0 && before.version() == batch.version) return false;
+  return before.deltas() + 1 >= batch.admit_after;
+}
+
 void Table::put(const Batch& batch, std::int64_t id, const float* row) {
   IndexSlot& slot = index_->place(id);
   const RowState old{slot.state.load(std::memory_order_relaxed)};
-  const RowState before = current(old, batch.time_s);
-  if (!before.live() && batch.admit_after > 1) {
-    // The same delta counts once, however often it contains the id.
+  if (!stores(batch, old)) {
+    const RowState before = current(old, batch.time_s);
     if (before.deltas() != 0 && before.version() == batch.version) return;
-    const std::uint64_t deltas = before.deltas() + 1;
-    if (deltas < batch.admit_after) return change(batch, slot, id, RowState::pending(deltas, batch.version));
+    return change(batch, slot, id, RowState::pending(before.deltas() + 1, batch.version));
   }
 #ifdef PARAMSERVER_BROKEN_UPDATE_IN_PLACE
   // Only the test that proves the concurrency test can fail is built with this: it overwrites what readers read.
@@ -191,7 +200,7 @@ void Table::put(const Batch& batch, std::int64_t id, const float* row) {
   encode(row, rows_.at(number));
   const RowState now = RowState::of(RowKind::kRam, number, batch.version);
   change(batch, slot, id, now);
-  if (tier_ != nullptr) tier_->placed(number, id, now, {});
+  if (tier_ != nullptr) tier_->placed(number, id);
 }
 
 // Gives an id a new state. The old one goes to the undo index first, so that a reader who sees the new one finds it; an
@@ -204,6 +213,7 @@ void Table::change(const Batch& batch, IndexSlot& slot, std::int64_t id, RowStat
   } else {
     retire_state(old);
   }
+  if (tier_ != nullptr && old.kind() == RowKind::kRam) tier_->shelved(old.value());
   live_ += static_cast<std::uint64_t>(to.live()) - static_cast<std::uint64_t>(old.live());
   pending_ += static_cast<std::uint64_t>(to.deltas() != 0) - static_cast<std::uint64_t>(old.deltas() != 0);
   if (old.empty()) {

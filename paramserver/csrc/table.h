@@ -120,6 +120,25 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   std::uint64_t sweep(std::uint32_t now_s);
   std::vector<std::pair<std::uint64_t, std::int64_t>> epochs() const;
 
+  // --- With a cold tier (table_tier.cc) ------------------------------------------------------------------------------
+  // Base rows: ids[i] lies in slot first_slot + i of the tier's base file, and was written at times[i] (null: with the
+  // base). Throws EpochError once the table takes deltas, OptionError without a tier.
+  void add_base(const std::int64_t* ids /*[n]*/, std::size_t n, std::uint64_t first_slot,
+                const std::uint32_t* times /*[n] or null*/);
+  // Moves rows that lookups asked for into RAM, as the tier's own thread does. Nothing without a tier.
+  void maintain();
+
+  // For the tier, with the writer lock held: rows that RAM has room for; whatever readers let go of is free again; an
+  // id's newest state; a row in RAM; a row to a slot that holds it; a cold row into RAM, of which there must be some.
+  std::uint64_t rows_ram_free() const noexcept;
+  void reclaim_ram();
+  RowState newest(std::int64_t id) const noexcept;
+  const std::byte* ram_row(RowNumber row) const noexcept { return rows_.at(row); }
+  void move_out(std::int64_t id, RowState home);
+  RowNumber move_in(std::int64_t id, const std::byte* row);
+  // Zeros without a tier.
+  TierStats tier_stats() const;
+
   // --- Looking inside ------------------------------------------------------------------------------------------------
   // The live ids at an epoch, ascending as int64. Throws EpochError.
   std::vector<std::int64_t> ids(std::uint64_t epoch) const;
@@ -187,11 +206,20 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   void encode(const float* row, std::byte* to) const noexcept;
   void write_rows(const Batch& batch, const std::int64_t* ids, const float* rows, std::size_t n);
   void write_deletes(const Batch& batch, const std::int64_t* ids, std::size_t n);
+  bool stores(const Batch& batch, RowState old) const noexcept;
   void put(const Batch& batch, std::int64_t id, const float* row);
   void change(const Batch& batch, IndexSlot& slot, std::int64_t id, RowState to);
   RowState current(RowState state, std::uint32_t time_s) const noexcept;
   void give_way(const Batch& batch, std::size_t rows) const noexcept;
   // table_bulk.cc
+  std::uint32_t base_version_of(std::uint32_t time_s) const noexcept;
+
+  // table_tier.cc
+  struct Spilled;
+  void write_rows_tiered(const Batch& batch, const std::int64_t* ids, const float* rows, std::size_t n);
+  Spilled choose_spilled(const Batch& batch, const std::int64_t* ids, std::size_t n);
+  void spill(Spilled& spilled, const std::int64_t* ids, const float* rows);
+  void write_chunk(const Batch& batch, Spilled& spilled, const std::int64_t* ids, const float* rows, std::size_t n);
   std::uint32_t base_version_of(std::uint32_t time_s) const noexcept;
 
   // table_delta.cc

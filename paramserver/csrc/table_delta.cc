@@ -124,6 +124,8 @@ void Table::undo_back() noexcept {
     if (now.empty() || now == old) continue;
     main.state.store(old.word, std::memory_order_seq_cst);
     retire_state(now);
+    if (tier_ != nullptr && now.kind() == RowKind::kRam) tier_->shelved(now.value());
+    if (tier_ != nullptr && old.kind() == RowKind::kRam) tier_->restored(old.value());
     pending_ += static_cast<std::uint64_t>(old.deltas() != 0) - static_cast<std::uint64_t>(now.deltas() != 0);
     live_ += static_cast<std::uint64_t>(old.live()) - static_cast<std::uint64_t>(now.live());
   }

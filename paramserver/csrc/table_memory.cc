@@ -32,11 +32,10 @@ void Table::release_state(RowState state) noexcept {
   }
 }
 
-// Before `ids` ids are written: room in the index for as many new ones, room in RAM, and whatever is free again.
+// Before `ids` ids are written: room in the index for as many new ones, and whatever is free again.
 void Table::make_room(std::uint64_t ids) {
   if (index_->taken() + ids > index_->taken_max()) rebuild(ids);
   reclaim_rows();
-  if (tier_ != nullptr) tier_->make_room(*this, ids);
 }
 
 // Builds the index anew, with room for `ids` more and for a quarter more than is in it: live and pending ids, and

@@ -163,7 +163,7 @@ void TableReader::each(const LookupContext& context, const std::int64_t* ids, st
   StatusTally tally{};
   ColdScratch scratch;
   const bool tiered = tier_ != nullptr;
-  const std::size_t visit_ids = tiered ? kColdVisitIds : kVisitIds;
+  const std::size_t visit_ids = tiered ? cold_visit_ids(state_.row_bytes) : kVisitIds;
   const bool room = !tiered || reserve(scratch, std::min(n, visit_ids));
   if (tiered) tier_->begin(scratch);
   std::uint64_t epoch = context.epoch;

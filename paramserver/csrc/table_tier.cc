@@ -1,0 +1,166 @@
+// What a table with a cold tier does otherwise: where rows are written, and how they move between RAM and files.
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "paramserver/csrc/error.h"
+#include "paramserver/csrc/table.h"
+
+namespace paramserver {
+namespace {
+
+constexpr std::size_t kStagedBytesMax = std::size_t{4} << 20;
+constexpr std::size_t kChunkMax = 4096;
+// Turns of the scheduler that a writer leaves to readers of rows that moved out. What is not free by then is not used.
+constexpr int kYields = 16;
+
+}  // namespace
+
+// A chunk's rows as they go to the spill file, in the order of the chunk; RAM takes the others.
+struct Table::Spilled {
+  std::vector<std::uint32_t> places;  // in the chunk, ascending
+  std::vector<std::int64_t> ids;
+  std::vector<std::byte> bytes;
+  std::vector<const std::byte*> rows;
+  std::vector<std::uint64_t> slots;
+  std::size_t used = 0;  // slots that the index names by now
+};
+
+std::uint64_t Table::rows_ram_free() const noexcept {
+  return tier_->rows_ram_max() - std::min(tier_->rows_ram_max(), rows_.in_use());
+}
+
+void Table::reclaim_ram() {
+  reclaim_quiet();
+  for (int i = 0; i < kYields && !retired_rows_.empty(); ++i) {
+    const std::uint64_t turn = state_.gate.turn();
+    reclaim_quiet();
+    if (turn == state_.gate.turn()) std::this_thread::yield();
+  }
+}
+
+// Rows go to RAM when their id is there already or while RAM has room, and else to the spill file: a delta of rare ids
+// leaves alone what is popular.
+void Table::write_rows_tiered(const Batch& batch, const std::int64_t* ids, const float* rows, std::size_t n) {
+  const std::size_t chunk = std::clamp<std::size_t>(kStagedBytesMax / row_bytes(), 32, kChunkMax);
+  for (std::size_t first = 0; first < n; first += chunk) {
+    const std::size_t count = std::min(chunk, n - first);
+    make_room(count);
+    Spilled spilled = choose_spilled(batch, ids + first, count);
+    spill(spilled, ids + first, rows + first * dim_);
+    try {
+      write_chunk(batch, spilled, ids + first, rows + first * dim_, count);
+    } catch (...) {
+      for (; spilled.used < spilled.slots.size(); ++spilled.used) tier_->released_slot(spilled.slots[spilled.used]);
+      throw;
+    }
+  }
+}
+
+Table::Spilled Table::choose_spilled(const Batch& batch, const std::int64_t* ids, std::size_t n) {
+  Spilled spilled;
+  std::uint64_t in_ram = 0;
+  for (std::size_t i = 0; i < n; ++i) in_ram += newest(ids[i]).kind() == RowKind::kRam;
+  if (rows_ram_free() < n) tier_->make_room(*this, in_ram);
+  std::uint64_t room = rows_ram_free();
+  // Room that ids in RAM do not need is for whoever comes first.
+  std::uint64_t spare = room - std::min(room, in_ram);
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const RowState old = newest(ids[i]);
+    if (!stores(batch, old)) continue;
+    const bool hot = old.kind() == RowKind::kRam;
+    if (room != 0 && (hot || spare != 0)) {
+      --room;
+      if (!hot) --spare;
+    } else {
+      spilled.places.push_back(i);
+    }
+  }
+  return spilled;
+}
+
+void Table::spill(Spilled& spilled, const std::int64_t* ids, const float* rows) {
+  const std::size_t n = spilled.places.size();
+  if (n == 0) return;
+  spilled.bytes.resize(n * row_bytes());
+  for (std::size_t k = 0; k < n; ++k) {
+    std::byte* to = spilled.bytes.data() + k * row_bytes();
+    encode(rows + spilled.places[k] * std::size_t{dim_}, to);
+    spilled.rows.push_back(to);
+    spilled.ids.push_back(ids[spilled.places[k]]);
+  }
+  std::vector<std::uint64_t> slots(n);
+  tier_->spill(spilled.ids.data(), spilled.rows.data(), n, slots.data());
+  spilled.slots = std::move(slots);
+}
+
+void Table::write_chunk(const Batch& batch, Spilled& spilled, const std::int64_t* ids, const float* rows,
+                        std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    if (spilled.used == spilled.places.size() || spilled.places[spilled.used] != i) {
+      put(batch, ids[i], rows + i * dim_);
+      continue;
+    }
+    IndexSlot& slot = index_->place(ids[i]);
+    change(batch, slot, ids[i], RowState::of(RowKind::kSpill, spilled.slots[spilled.used], batch.version));
+    ++spilled.used;
+  }
+}
+
+void Table::add_base(const std::int64_t* ids, std::size_t n, std::uint64_t first_slot, const std::uint32_t* times) {
+  std::lock_guard<std::mutex> lock(writer_);
+  check_takes_upserts();
+  if (tier_ == nullptr) throw OptionError("this table has no tier, so it cannot take rows from a base file");
+  const Batch batch{kBaseVersion, nullptr, 0, 1};
+  for (std::size_t first = 0; first < n; first += kChunkMax) {
+    const std::size_t count = std::min(kChunkMax, n - first);
+    make_room(count);
+    for (std::size_t i = first; i < first + count; ++i) __builtin_prefetch(index_->view().home(ids[i]), 1);
+    for (std::size_t i = first; i < first + count; ++i) {
+      const std::uint32_t version = times == nullptr ? kBaseVersion : base_version_of(times[i]);
+      change(batch, index_->place(ids[i]), ids[i], RowState::of(RowKind::kBase, first_slot + i, version));
+    }
+  }
+  show_rows();
+  note_peak();
+}
+
+// The age class of a base row: the newest version that is not said to be younger than the row is.
+std::uint32_t Table::base_version_of(std::uint32_t time_s) const noexcept {
+  if (!keeps_times()) return kBaseVersion;
+  const auto* times = reinterpret_cast<const std::uint32_t*>(times_.data());
+  const auto* after = std::upper_bound(times, times + kBaseVersion + 1, time_s);
+  return after == times ? 0 : static_cast<std::uint32_t>(after - times - 1);
+}
+
+RowState Table::newest(std::int64_t id) const noexcept { return index_->view().find(id); }
+
+void Table::move_out(std::int64_t id, RowState home) {
+  IndexSlot& slot = index_->place(id);
+  const RowState old{slot.state.load(std::memory_order_relaxed)};
+  retire_state(old);
+  slot.state.store(RowState::of(home.kind(), home.value(), old.version()).word, std::memory_order_seq_cst);
+}
+
+RowNumber Table::move_in(std::int64_t id, const std::byte* row) {
+  IndexSlot& slot = index_->place(id);
+  const RowState old{slot.state.load(std::memory_order_relaxed)};
+  const RowNumber number = rows_.allocate();
+  std::memcpy(rows_.at(number), row, row_bytes());
+  slot.state.store(RowState::of(RowKind::kRam, number, old.version()).word, std::memory_order_seq_cst);
+  return number;
+}
+
+TierStats Table::tier_stats() const {
+  std::lock_guard<std::mutex> lock(writer_);
+  return tier_ == nullptr ? TierStats{} : tier_->stats();
+}
+
+void Table::maintain() {
+  if (tier_ == nullptr) return;
+  std::lock_guard<std::mutex> lock(writer_);
+  reclaim();
+  tier_->maintain(*this);
+}
+
+}  // namespace paramserver
