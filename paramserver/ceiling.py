@@ -1,5 +1,10 @@
-"""The fastest that rows can be gathered from memory: what `lambda-svc bench lookup` holds Table.lookup against."""
+"""What this machine gives at best: what `lambda-svc bench` holds lookups against.
 
-from paramserver._core import ArrayGather
+ArrayGather gathers rows from memory by row number. plain_parallel_read(path, offsets uint64[n], bytes, threads) reads
+blocks of a file past the page cache on so many threads and returns the seconds; it raises StoreError where the file
+system has no direct reads.
+"""
 
-__all__ = ["ArrayGather"]
+from paramserver._core import ArrayGather, plain_parallel_read
+
+__all__ = ["ArrayGather", "plain_parallel_read"]

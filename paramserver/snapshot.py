@@ -6,7 +6,7 @@ table's base. Equal tables give equal bytes; a file appears by rename, whole or 
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ from paramserver.arrays import DTYPES
 from paramserver.errors import EpochError, OptionError
 from paramserver.status import RowStatus
 from paramserver.table import Table
+from paramserver.tier import Tier
 
 __all__ = ["BATCH_BYTES", "MEMORY_BYTES_MAX", "Progress", "Snapshot", "SnapshotHeader", "check_numbers", "load_table",
            "rows_in_order", "steps", "write_snapshot"]
@@ -259,12 +260,13 @@ def rows_in_order(source: Any, epoch: int = 0) -> Any:
 
 
 def load_table(path: str | Path, name: str | None = None, *, progress: Progress | None = None, verify: bool = True,
-               threads: int | None = None, **options: Any) -> Table:
-    """A Table in RAM with the rows of the snapshot at `path`, byte for byte, read in file order by several threads.
+               threads: int | None = None, tier: Tier | None = None, **options: Any) -> Table:
+    """A Table with the rows of the snapshot at `path`, byte for byte, read in file order by several threads.
 
     name: the file's without `.snap` when None. verify: check every checksum and the order of ids on the way. threads:
-    as many as there are CPUs when None. options: as Table's, without dim and dtype; base_sequence and base_time_s are
-    the snapshot's unless given. Raises as Snapshot.open, Snapshot.verify and Table.
+    as many as there are CPUs when None. tier: only the ids are read (and, with verify, the rest once); rows stay in
+    the file, which must not be changed or cut while the table lives. options: as Table's, without dim and dtype;
+    base_sequence and base_time_s are the snapshot's unless given. Raises as Snapshot.open, Snapshot.verify and Table.
     """
     snapshot = Snapshot.open(path)
     header, file = snapshot.header, snapshot.native
@@ -272,12 +274,21 @@ def load_table(path: str | Path, name: str | None = None, *, progress: Progress 
     said = {"rows_hint": header.rows, "base_sequence": header.base_sequence}
     if header.time_s:
         said["base_time_s"] = header.time_s
+    if tier is not None:
+        tier = replace(tier, base_path=path, base_offset_bytes=file.slots_offset)
     table = Table(snapshot.name if name is None else name, header.dim, dtype=header.dtype,
-                  default_row=snapshot.default_row, **{**said, **options})
+                  default_row=snapshot.default_row, tier=tier, **{**said, **options})
     if verify:
-        _verify(file, file.slots_block, len(snapshot), threads, None)
+        _verify(file, file.slots_block if tier is None else file.blocks, len(snapshot), threads, None)
     file.load_default_row(table.native)
     done = 0
+    if tier is not None:
+        for first, done in steps(len(snapshot), header.dim):
+            times = None if snapshot.times is None else snapshot.times[first:done]
+            table.add_base(snapshot.ids[first:done], first, times)
+            if progress is not None:
+                progress(done, len(snapshot))
+        return table
     for first in range(0, file.load_steps, _LOAD_STEPS):
         done += file.load_rows(table.native, first, first + _LOAD_STEPS, _LOAD_STEPS, threads, verify)
         if progress is not None:

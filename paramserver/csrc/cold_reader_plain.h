@@ -1,4 +1,5 @@
-// What the device gives: the same pages read by plain threads, one direct read each at a time. The measure of ColdReader.
+// What the device gives: the same pages read by plain threads, one direct read each at a time. The measure of
+// ColdReader.
 //
 // Thread-safety: a function.
 #pragma once

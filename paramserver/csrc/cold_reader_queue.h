@@ -1,8 +1,8 @@
 // Reads in flight: a fixed number of lanes, each with a buffer of its own, started and reaped by one thread at a time.
 //
 // Two kinds: io_uring through raw system calls, and a pool of threads that pread, for kernels and sandboxes without it.
-// Thread-safety: one thread at a time, though not always the same. Ownership: a queue owns its buffers and gives them up
-// only when the kernel no longer writes there, so whoever stops waiting may leave reads in flight.
+// Thread-safety: one thread at a time, though not always the same. Ownership: a queue owns its buffers and gives them
+// up only when the kernel no longer writes there, so whoever stops waiting may leave reads in flight.
 #pragma once
 
 #include <cstddef>

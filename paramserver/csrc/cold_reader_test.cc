@@ -1,5 +1,5 @@
-// The cold reader: every slot of a batch is delivered or its outcome says why not, on either engine, past the page cache
-// or through it, from many threads at once.
+// The cold reader: every slot of a batch is delivered or its outcome says why not, on either engine, past the page
+// cache or through it, from many threads at once.
 #include "paramserver/csrc/cold_reader.h"
 
 #include <fcntl.h>

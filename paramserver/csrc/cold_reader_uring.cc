@@ -1,7 +1,8 @@
 // io_uring without liburing: three system calls and two rings of shared memory.
 //
-// The kernel reads submissions from our tail and writes completions up to its tail; each side publishes its index with a
-// release store and reads the other's with an acquire load. One thread at a time uses a queue, so nothing else is needed.
+// The kernel reads submissions from our tail and writes completions up to its tail; each side publishes its index
+// with a release store and reads the other's with an acquire load. One thread at a time uses a queue, so nothing else
+// is needed.
 #include <linux/io_uring.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

@@ -1,8 +1,8 @@
 // What a Table asks of the tier below it: to read rows that are not in RAM, and to keep RAM within its budget.
 //
 // A table without a tier never comes here. With one, a lookup takes three steps over up to cold_visit_ids() ids: find
-// every id's state; hand the cold ones (kinds base and spill) to read() in one batch; copy or pool all rows in the order
-// of the ids. Rows in RAM that it met go to touched() in one call.
+// every id's state; hand the cold ones (kinds base and spill) to read() in one batch; copy or pool all rows in the
+// order of the ids. Rows in RAM that it met go to touched() in one call.
 //
 // Thread-safety: the reader's side from any thread, several at once, beside the writer's side. The writer's side is
 // called with the table's writer lock held, so it never runs twice at once; it moves rows with Table::move_out and
@@ -23,8 +23,8 @@ namespace paramserver {
 
 class Table;
 
-// Ids of one batch of a lookup on a tiered table: many, so that slots of one page are one read, but not more than 16 MiB
-// of rows.
+// Ids of one batch of a lookup on a tiered table: many, so that slots of one page are one read, but not more than 16
+// MiB of rows.
 constexpr std::size_t cold_visit_ids(std::size_t row_bytes) noexcept {
   return std::clamp<std::size_t>((std::size_t{16} << 20) / row_bytes, 1024, std::size_t{1} << 17);
 }
@@ -79,8 +79,8 @@ class ColdTier {
   // No reader holds this row number, or this spill slot, any more.
   virtual void released(RowNumber row) noexcept = 0;
   virtual void released_slot(std::uint64_t spill_slot) noexcept = 0;
-  // Takes up what lookups proposed.
-  virtual void maintain(Table& table) = 0;
+  // Takes up a batch of what lookups proposed; true when more may be waiting.
+  virtual bool maintain(Table& table) = 0;
 
   virtual TierStats stats() const noexcept = 0;
 

@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::size_t kStagedBytesMax = std::size_t{4} << 20;
 constexpr std::size_t kChunkMax = 4096;
+// Ids whose slots are fetched ahead.
+constexpr std::size_t kAhead = 32;
 // Turns of the scheduler that a writer leaves to readers of rows that moved out. What is not free by then is not used.
 constexpr int kYields = 16;
 
@@ -60,7 +62,11 @@ void Table::write_rows_tiered(const Batch& batch, const std::int64_t* ids, const
 Table::Spilled Table::choose_spilled(const Batch& batch, const std::int64_t* ids, std::size_t n) {
   Spilled spilled;
   std::uint64_t in_ram = 0;
-  for (std::size_t i = 0; i < n; ++i) in_ram += newest(ids[i]).kind() == RowKind::kRam;
+  for (std::size_t i = 0; i < std::min(n, kAhead); ++i) __builtin_prefetch(index_->view().home(ids[i]));
+  for (std::size_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) __builtin_prefetch(index_->view().home(ids[i + kAhead]));
+    in_ram += newest(ids[i]).kind() == RowKind::kRam;
+  }
   if (rows_ram_free() < n) tier_->make_room(*this, in_ram);
   std::uint64_t room = rows_ram_free();
   // Room that ids in RAM do not need is for whoever comes first.
@@ -157,10 +163,12 @@ TierStats Table::tier_stats() const {
 }
 
 void Table::maintain() {
-  if (tier_ == nullptr) return;
-  std::lock_guard<std::mutex> lock(writer_);
-  reclaim();
-  tier_->maintain(*this);
+  // The lock is let go of between two batches, so that a delta waits for one of them at most.
+  for (bool more = tier_ != nullptr; more;) {
+    std::lock_guard<std::mutex> lock(writer_);
+    reclaim();
+    more = tier_->maintain(*this);
+  }
 }
 
 }  // namespace paramserver

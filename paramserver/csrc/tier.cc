@@ -11,6 +11,11 @@
 namespace paramserver {
 namespace {
 
+// Rows that wait for the keeper, and those that it takes up while it holds the writer's lock.
+constexpr std::uint64_t kProposedBytesMax = std::uint64_t{32} << 20;
+constexpr std::uint64_t kBatchBytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t kBatchMax = 8192;
+
 std::uint64_t rows_under(const TierOptions& options, std::size_t row_bytes) {
   const std::uint64_t bytes_per_row = row_bytes + RowClock::kBytesPerRow + 4 * FrequencySketch::kBytesPerId;
   const std::uint64_t rows = options.ram_bytes_max / bytes_per_row;
@@ -19,6 +24,11 @@ std::uint64_t rows_under(const TierOptions& options, std::size_t row_bytes) {
                       std::to_string(bytes_per_row) + " bytes or more");
   }
   return rows;
+}
+
+// How many rows of these there may be in so many bytes, and at most `rows`.
+std::uint64_t rows_within(std::uint64_t bytes, std::size_t row_bytes, std::uint64_t rows) {
+  return std::clamp<std::uint64_t>(bytes / row_bytes, 2, std::max<std::uint64_t>(rows, 2));
 }
 
 }  // namespace
@@ -33,11 +43,12 @@ SlotTier::SlotTier(const TierOptions& options, std::size_t row_bytes)
     : options_(options),
       row_bytes_(row_bytes),
       slot_bytes_(sizeof(std::int64_t) + row_bytes),
+      batch_max_(rows_within(kBatchBytes, row_bytes, kBatchMax)),
       base_geometry_(SlotGeometry::of(static_cast<std::uint32_t>(row_bytes))),
       spill_({.directory = options.directory, .row_bytes = row_bytes, .bytes_max = options.spill_bytes_max,
               .direct = options.direct}),
       clock_(rows_under(options, row_bytes)),
-      queue_(std::max<std::uint64_t>(options.proposals_max, 2), row_bytes),
+      queue_(rows_within(kProposedBytesMax, row_bytes, options.proposals_max), row_bytes),
       sketch_(4 * clock_.rows_max()),
       reader_({.depth_max = options.depth_max}) {
   if (!options.base_path.empty()) base_ = open_slots(options.base_path, options.direct, base_direct_);

@@ -7,10 +7,10 @@
 //               more often than what has to go (admission.h)
 //   writer      make_room(): before a delta writes to RAM
 //
-// RAM holds at most ram_bytes_max bytes of rows and of what the tier keeps for each; index and undo indexes come on top.
-// A row that goes and that has a slot in a file goes by one store; others are written to the spill file first, and stay
-// where they are when that is full.
-// Thread-safety: as cold_tier.h says. Ownership: the table owns its tier, and the tier its files and its thread.
+// RAM holds at most ram_bytes_max bytes of rows and of what the tier keeps for each; index and undo indexes come on
+// top. A row that goes and that has a slot in a file goes by one store; others are written to the spill file first,
+// and stay where they are when that is full. Thread-safety: as cold_tier.h says. Ownership: the table owns its tier,
+// and the tier its files and its thread.
 #pragma once
 
 #include <atomic>
@@ -67,7 +67,7 @@ class SlotTier final : public ColdTier {
   void restored(RowNumber row) noexcept override { clock_.track(row); }
   void released(RowNumber row) noexcept override;
   void released_slot(std::uint64_t spill_slot) noexcept override { spill_.release(spill_slot); }
-  void maintain(Table& table) override;
+  bool maintain(Table& table) override;
 
   void start(Table& table) override;
   void stop() noexcept override;
@@ -84,7 +84,7 @@ class SlotTier final : public ColdTier {
 
   void deliver(const SlotRead& slot, ColdRead& read) const noexcept;
   void propose(const ColdRead* reads, std::size_t n) const noexcept;
-  void take_proposals();
+  bool take_proposals();
   void age() noexcept;
   std::size_t make_places(Table& table, std::size_t candidates);
   std::uint64_t move_out(Table& table, const std::vector<RowNumber>& victims);
@@ -96,6 +96,7 @@ class SlotTier final : public ColdTier {
   const TierOptions options_;
   const std::size_t row_bytes_;
   const std::size_t slot_bytes_;
+  const std::size_t batch_max_;  // proposals that are taken up at once
   const SlotGeometry base_geometry_;
   FileDescriptor base_;
   bool base_direct_ = false;

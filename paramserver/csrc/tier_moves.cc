@@ -88,13 +88,13 @@ std::uint64_t SlotTier::move_out(Table& table, const std::vector<RowNumber>& vic
   return gone + dirty.size();
 }
 
-// One candidate an id, the most asked for first.
-void SlotTier::take_proposals() {
+// One candidate an id, the most asked for first. True when the queue may hold more.
+bool SlotTier::take_proposals() {
   candidates_.clear();
-  candidate_rows_.resize(queue_.size_max() * row_bytes_);
+  candidate_rows_.resize(batch_max_ * row_bytes_);
   Proposal proposal;
   std::uint32_t row = 0;
-  while (row < queue_.size_max() && queue_.pop(proposal, candidate_rows_.data() + row * row_bytes_)) {
+  while (row < batch_max_ && queue_.pop(proposal, candidate_rows_.data() + row * row_bytes_)) {
     sketch_.add(proposal.id);
     candidates_.push_back({proposal, 0, row++});
   }
@@ -107,6 +107,7 @@ void SlotTier::take_proposals() {
   for (Candidate& one : candidates_) one.count = sketch_.count(one.proposal.id);
   std::stable_sort(candidates_.begin(), candidates_.end(),
                    [](const Candidate& a, const Candidate& b) { return a.count > b.count; });
+  return row == batch_max_;
 }
 
 void SlotTier::age() noexcept {
@@ -165,8 +166,8 @@ void SlotTier::move_in(Table& table, const Candidate& candidate) {
   ++promoted_;
 }
 
-void SlotTier::maintain(Table& table) {
-  take_proposals();
+bool SlotTier::maintain(Table& table) {
+  const bool more = take_proposals();
   age();
   // What has changed or moved since it was read is no candidate any more.
   std::erase_if(candidates_, [&](const Candidate& one) { return table.newest(one.proposal.id) != one.proposal.state; });
@@ -175,6 +176,7 @@ void SlotTier::maintain(Table& table) {
   for (std::size_t i = 0; i < places; ++i) {
     if (candidates_[i].proposal.state.live()) move_in(table, candidates_[i]);
   }
+  return more;
 }
 
 }  // namespace paramserver

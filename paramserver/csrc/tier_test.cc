@@ -1,5 +1,5 @@
-// A table with a cold tier: rows come from base file, spill file and RAM while the keeper moves them, deltas replace them
-// and epochs go back; every row that a reader gets is its id's, whole, of the epoch that was asked for.
+// A table with a cold tier: rows come from base file, spill file and RAM while the keeper moves them, deltas replace
+// them and epochs go back; every row that a reader gets is its id's, whole, of the epoch that was asked for.
 #include "paramserver/csrc/tier.h"
 
 #include <unistd.h>

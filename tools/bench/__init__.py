@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, str] = {
     "rank": "tools.bench.rank",
     "remote": "tools.bench.remote",
     "rowbytes": "tools.bench.rowbytes",
+    "tiered": "tools.bench.tiered",
 }
 
 
