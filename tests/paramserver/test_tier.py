@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from paramserver import RowStatus, Table, Tier
 from paramserver.errors import ArrayError, EpochError, OptionError, StoreError, StoreFull
+from paramserver.reference import ReferenceTable
 from paramserver.snapshot import load_table, write_snapshot
 
 DIM = 32
@@ -242,3 +243,43 @@ def test_base_rows_need_a_tier_and_the_base_state(tmp_path, snapshot):
     with pytest.raises(EpochError, match="takes deltas"):
         table.add_base([90_000])
     assert Table("t", DIM).tier_stats() is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_order_of_events_answers_as_the_reference_does(tmp_path, snapshot, seed):
+    rng = np.random.default_rng(seed)
+    table = load_table(snapshot, tier=tier_of(tmp_path, int(rng.integers(1, 200)), keeper=bool(seed % 2)))
+    reference = ReferenceTable("t", DIM)
+    reference.upsert(np.arange(3000), rows_for(np.arange(3000)))
+    epoch, sequence, newest = 0, 0, 0
+    for _ in range(60):
+        event = rng.choice(["apply", "publish", "retire", "revert", "maintain", "look", "look"])
+        held = reference.epochs()
+        if event == "apply":
+            newest += 1
+            ids = rng.integers(0, 4000, rng.integers(1, 1500))
+            deletes = rng.integers(0, 4000, rng.integers(0, 50))
+            for one in (table, reference):
+                one.apply(newest, ids, rows_for(ids, newest), deletes, after=sequence)
+            sequence = newest
+        elif event == "publish":
+            epoch += 1
+            for one in (table, reference):
+                one.publish(epoch, sequence)
+        elif event == "retire" and len(held) > 1:
+            for one in (table, reference):
+                one.retire(held[0][0])
+        elif event == "revert" and held:
+            sequence = max(shown for _, shown in held)
+            for one in (table, reference):
+                one.revert(sequence)
+        elif event == "maintain":
+            table.maintain()
+        ids = np.where(rng.random(800) < 0.5, rng.integers(0, 100, 800), rng.integers(0, 4200, 800))
+        for shown in [0, *(number for number, _ in reference.epochs())]:
+            rows, status = statuses(table, ids, epoch=shown)
+            expected, known = statuses(reference, ids, epoch=shown)
+            np.testing.assert_array_equal(rows, expected)
+            np.testing.assert_array_equal(status == RowStatus.DEFAULT, known == RowStatus.DEFAULT)
+        assert table.stats().bytes_rows <= table.tier_stats().rows_ram_max * (ROW_BYTES + 8) + 64
+    assert table.tier_stats().reads_failed == table.tier_stats().reads_mismatched == 0
