@@ -60,7 +60,7 @@ class Table:
     shared: a file, best in /dev/shm, that the table lies in, so that other processes of the host can read it with
     paramserver.mapped.MappedTable; space is taken whole, segment by segment. It is gone when the table is. None: memory
     of this process alone.
-    tier: keeps RAM within a budget, and the rows that are not asked for in files, which no other process can read; None:
+    tier: keeps RAM within a budget, and rows that are not asked for in files, which no other process can read; None:
     all rows in RAM.
     Raises OptionError, ArrayError, RowValueError, MemoryExhausted, InstructionSetError; with `shared`, StoreLocked when
     another process owns the file, and StoreError when it cannot be made.
@@ -288,12 +288,12 @@ class Table:
         ids = arrays.as_ids(ids)
         if times_s is not None and (times_s.dtype != np.uint32 or times_s.shape != ids.shape):
             raise ArrayError(f"times_s is {times_s.dtype}{list(times_s.shape)}, expected uint32[{ids.size}]")
-        self._core.add_base(ids, first_slot, times_s)
+        _core.add_base(self._core, ids, first_slot, times_s)
 
     def maintain(self) -> None:
         """Move rows that lookups asked for into RAM now, as the tier's keeper does by itself, and let go of what
         nobody needs. Nothing without a tier."""
-        self._core.maintain()
+        _core.maintain(self._core)
 
     def tier_stats(self) -> TierStats | None:
         """What the tier has done and holds; None for a table that is all in RAM."""

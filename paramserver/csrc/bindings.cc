@@ -124,12 +124,6 @@ void bind_table(nb::module_& m) {
            },
            "ids"_a.noconvert(), "rows"_a.noconvert(), "times"_a.noconvert().none(), Release())
       .def("sweep", &Table::sweep, "now_s"_a, Release())
-      .def("add_base",
-           [](Table& t, Ids ids, std::uint64_t first_slot, std::optional<Times> times) {
-             t.add_base(ids.data(), ids.size(), first_slot, data_or_null(times));
-           },
-           "ids"_a.noconvert(), "first_slot"_a, "times"_a.noconvert().none(), Release())
-      .def("maintain", &Table::maintain, Release())
       .def("apply",
            [](Table& t, std::int64_t sequence, std::int64_t after, Ids ids, Rows rows, Ids deletes,
               std::uint32_t time_s) {

@@ -1,8 +1,12 @@
 // The Python face of cold tiers. Holds no logic: paramserver/tier.py checks every argument before it comes here.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <optional>
+
+#include "paramserver/csrc/bindings.h"
 #include "paramserver/csrc/cold_reader_plain.h"
 #include "paramserver/csrc/table.h"
 #include "paramserver/csrc/tier.h"
@@ -13,6 +17,9 @@ using namespace nb::literals;
 namespace paramserver {
 namespace {
 
+using Ids = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Times = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Release = nb::call_guard<nb::gil_scoped_release>;
 using Offsets = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 nb::dict stats_dict(const Table& table) {
@@ -56,12 +63,18 @@ void bind_tier(nb::module_& m) {
            },
            "ram_bytes_max"_a, "directory"_a, "spill_bytes_max"_a, "cold_reads_max"_a, "depth_max"_a, "proposals_max"_a,
            "direct"_a, "keeper"_a, "base_path"_a, "base_offset"_a);
+  m.def("add_base",
+        [](Table& t, Ids ids, std::uint64_t first_slot, std::optional<Times> times) {
+          t.add_base(ids.data(), ids.size(), first_slot, times ? times->data() : nullptr);
+        },
+        "table"_a, "ids"_a.noconvert(), "first_slot"_a, "times"_a.noconvert().none(), Release());
+  m.def("maintain", [](Table& t) { t.maintain(); }, "table"_a, Release());
   m.def("tier_stats", &stats_dict, "table"_a);
   m.def("plain_parallel_read",
         [](const std::string& path, Offsets offsets, std::size_t bytes, unsigned threads) {
           return plain_parallel_read(path, offsets.data(), offsets.size(), bytes, threads);
         },
-        "path"_a, "offsets"_a.noconvert(), "bytes"_a, "threads"_a, nb::call_guard<nb::gil_scoped_release>());
+        "path"_a, "offsets"_a.noconvert(), "bytes"_a, "threads"_a, Release());
 }
 
 }  // namespace paramserver

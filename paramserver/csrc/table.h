@@ -219,8 +219,9 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   void write_rows_tiered(const Batch& batch, const std::int64_t* ids, const float* rows, std::size_t n);
   Spilled choose_spilled(const Batch& batch, const std::int64_t* ids, std::size_t n);
   void spill(Spilled& spilled, const std::int64_t* ids, const float* rows);
+  void load_rows_tiered(const std::int64_t* ids, const std::byte* const* rows, std::size_t n,
+                        const std::uint32_t* times);
   void write_chunk(const Batch& batch, Spilled& spilled, const std::int64_t* ids, const float* rows, std::size_t n);
-  std::uint32_t base_version_of(std::uint32_t time_s) const noexcept;
 
   // table_delta.cc
   const Applied& applied(std::int64_t sequence) const;

@@ -22,7 +22,7 @@ void Table::load_rows(const std::int64_t* ids, const std::byte* const* rows, std
                       const std::uint32_t* times) {
   std::lock_guard<std::mutex> lock(writer_);
   check_takes_upserts();
-  if (tier_ != nullptr) throw OptionError("a table with a tier takes its rows from a base file");
+  if (tier_ != nullptr) return load_rows_tiered(ids, rows, n, times);
   const Batch batch{kBaseVersion, nullptr, 0, 1};
   for (std::size_t first = 0; first < n; first += kLoadGroup) {
     if (first % kRoomEvery == 0) make_room(std::min(kRoomEvery, n - first));

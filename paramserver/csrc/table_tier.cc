@@ -56,6 +56,7 @@ void Table::write_rows_tiered(const Batch& batch, const std::int64_t* ids, const
       for (; spilled.used < spilled.slots.size(); ++spilled.used) tier_->released_slot(spilled.slots[spilled.used]);
       throw;
     }
+    give_way(batch, first + count);
   }
 }
 
@@ -131,12 +132,32 @@ void Table::add_base(const std::int64_t* ids, std::size_t n, std::uint64_t first
   note_peak();
 }
 
-// The age class of a base row: the newest version that is not said to be younger than the row is.
-std::uint32_t Table::base_version_of(std::uint32_t time_s) const noexcept {
-  if (!keeps_times()) return kBaseVersion;
-  const auto* times = reinterpret_cast<const std::uint32_t*>(times_.data());
-  const auto* after = std::upper_bound(times, times + kBaseVersion + 1, time_s);
-  return after == times ? 0 : static_cast<std::uint32_t>(after - times - 1);
+// Stored rows go to RAM while it has room, and then to the spill file.
+void Table::load_rows_tiered(const std::int64_t* ids, const std::byte* const* rows, std::size_t n,
+                             const std::uint32_t* times) {
+  const Batch batch{kBaseVersion, nullptr, 0, 1};
+  std::vector<std::uint64_t> slots;
+  for (std::size_t first = 0; first < n; first += kChunkMax) {
+    const std::size_t end = std::min(n, first + kChunkMax);
+    make_room(end - first);
+    const std::size_t in_ram = first + std::min<std::size_t>(end - first, rows_ram_free());
+    slots.resize(end - in_ram);
+    if (in_ram != end) tier_->spill(ids + in_ram, rows + in_ram, end - in_ram, slots.data());
+    for (std::size_t i = first; i < end; ++i) {
+      const std::uint32_t version = times == nullptr ? kBaseVersion : base_version_of(times[i]);
+      IndexSlot& slot = index_->place(ids[i]);
+      if (i >= in_ram) {
+        change(batch, slot, ids[i], RowState::of(RowKind::kSpill, slots[i - in_ram], version));
+        continue;
+      }
+      const RowNumber number = rows_.allocate();
+      std::memcpy(rows_.at(number), rows[i], row_bytes());
+      change(batch, slot, ids[i], RowState::of(RowKind::kRam, number, version));
+      tier_->placed(number, ids[i]);
+    }
+  }
+  show_rows();
+  note_peak();
 }
 
 RowState Table::newest(std::int64_t id) const noexcept { return index_->view().find(id); }
