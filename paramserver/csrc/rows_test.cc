@@ -224,13 +224,19 @@ void row_numbers_may_pass_2_to_the_31() {
 }  // namespace
 }  // namespace paramserver
 
-// With an argument, without what an emulated CPU would take minutes for.
+// With an argument, and under a sanitizer, without what would take minutes there.
 int main(int arguments, char**) {
   using namespace paramserver;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  const bool quick = true;
+#else
+  const bool quick = arguments > 1;
+#endif
+  if (quick) std::printf("quick: answers past 2^31 elements are not written\n");
   kernels_agree();
   every_set_stores_the_same_bytes();
   bf16_comes_back_as_it_was();
   row_numbers_may_pass_2_to_the_31();
-  if (arguments == 1) answers_may_pass_2_to_the_31_elements();
+  if (!quick) answers_may_pass_2_to_the_31_elements();
   return check_failures == 0 ? 0 : 1;
 }
