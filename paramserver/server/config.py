@@ -74,8 +74,8 @@ class Limits(_Frozen):
     epoch_wait_ms: how long a lookup waits for an epoch that this server has not seen yet. drain_ms: how long lookups in
     flight may take at the end. hold_s: how long every epoch is held without a lease. reserve_bytes: disk space that
     writes leave free. held_bytes_max: deltas kept for versions that do not serve yet. poll_ms: how often the cluster's
-    directory is looked at where the kernel does not tell of changes. upload_bytes_max: of one pushed delta. upkeep_s: how
-    often expired rows are freed, and a version whose deltas hold more than log_bytes_max gets a new base.
+    directory is looked at where the kernel does not tell of changes. upload_bytes_max: of one pushed delta. upkeep_s:
+    how often expired rows are freed, and a version whose deltas hold more than log_bytes_max gets a new base.
     """
 
     lookups_max: Annotated[int, Field(ge=1, le=65_536)] = 256
