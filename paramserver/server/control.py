@@ -8,6 +8,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -190,17 +191,13 @@ def _absolute(name: str, path: str) -> Path:
 
 
 def _stats_of(table: Any) -> dict[str, Any]:
-    stats = table.stats()
-    return {name: getattr(stats, name) for name in ("bytes", *stats.__dataclass_fields__)}
+    stats, tier = table.stats(), table.tier_stats()
+    return {"bytes": stats.bytes, **asdict(stats), **({"tier": asdict(tier)} if tier is not None else {})}
 
 
 def _plain(value: Any) -> Any:
     """What json does not know by itself."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: getattr(value, name) for name in value.__dataclass_fields__}
-    return str(value)
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def _failure(error: Exception) -> tuple[int, str]:

@@ -113,7 +113,7 @@ def _of_tables(versions: dict[int, dict[str, Any]]) -> Iterator[Metric]:
     families: dict[str, GaugeMetricFamily] = {}
     for version, tables in versions.items():
         for name, table in tables.items():
-            for field, kind, value in _numbers(table.stats()):
+            for field, kind, value in _numbers(table):
                 key = f"paramserver_table_{field}"
                 labels = ["table", "version", *(["kind"] if kind else [])]
                 family = families.setdefault(key, GaugeMetricFamily(key, f"`{field}` of the table's stats",
@@ -122,10 +122,13 @@ def _of_tables(versions: dict[int, dict[str, Any]]) -> Iterator[Metric]:
     yield from families.values()
 
 
-def _numbers(stats: Any) -> Iterator[tuple[str, str, float]]:
-    """(field, kind, value) of whatever counts or measures."""
-    for field in ("bytes", *stats.__dataclass_fields__):
-        value = getattr(stats, field)
-        for kind, number in value.items() if isinstance(value, dict) else [("", value)]:
-            if isinstance(number, (int, float)) and not isinstance(number, bool):
-                yield field, kind, number
+def _numbers(table: Any) -> Iterator[tuple[str, str, float]]:
+    """(field, kind, value) of whatever a table counts or measures."""
+    stats, tier = table.stats(), table.tier_stats()
+    yield "bytes", "", stats.bytes
+    for prefix, part in (("", stats), ("tier_", tier)):
+        for field in part.__dataclass_fields__ if part is not None else ():
+            value = getattr(part, field)
+            for kind, number in value.items() if isinstance(value, dict) else [("", value)]:
+                if isinstance(number, (int, float)) and not isinstance(number, bool):
+                    yield prefix + field, kind, number

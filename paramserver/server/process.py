@@ -19,6 +19,7 @@ from paramserver.server.watcher import ClusterWatcher
 from paramserver.shard_map import MAP_FILE, ShardMap
 from paramserver.store import DeltaWatch, ShardStore
 from paramserver.store.recovery import Progress
+from paramserver.tier import Tier
 
 __all__ = ["ShardProcess"]
 
@@ -205,8 +206,6 @@ class ShardProcess:
     def _tier(self, options: TableConfig) -> dict[str, Any]:
         if options.tier is None:
             return {}
-        from paramserver.tier import Tier
-
         folder = options.tier.directory or self.config.directory / "tiers"
         folder.mkdir(parents=True, exist_ok=True)
         return {"tier": Tier(options.tier.ram_bytes_max, folder, cold_reads_max=options.tier.cold_reads_max,

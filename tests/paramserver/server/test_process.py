@@ -18,7 +18,7 @@ from tests.paramserver.server.conftest import DIMS, IDS
 from tests.paramserver.server.flight_client import Refused, WireClient, failure
 from tests.paramserver.server.servers import publish, rows_of, table_file, write_map
 
-HIT, DEFAULT = 0, 2
+HIT, COLD, DEFAULT = 0, 1, 2
 SERVED_S = 20
 
 
@@ -237,6 +237,22 @@ def test_long_logs_become_bases_and_expired_rows_go(start, connect, files, tmp_p
             break
         assert time.monotonic() < deadline, table
     assert (client.lookup("item", [5, 7])[1] == DEFAULT).all()
+
+
+def test_a_table_larger_than_its_ram_is_served(start, connect, files, tmp_path):
+    server = start(tables={"item": {"tier": {"ram_bytes_max": 1 << 20, "direct": False}}})
+    client = connect(server)
+    client.action("add_snapshot", package_version=7, tables=files)
+    client.push(arrow_of(delta_of(1, np.array([5]))))
+    publish(tmp_path / "cluster", 1, 7, item=1, user=0)
+    served(client, 1)
+    ids = np.random.default_rng(1).permutation(IDS)
+    rows, status = client.lookup("item", ids)
+    expected = rows_of(ids, 32)
+    expected[ids == 5] = rows_of(np.array([5]), 32, 1)
+    assert (rows == expected).all() and set(status) == {HIT, COLD}
+    stats = client.action("stats")["versions"]["7"]
+    assert stats["item"]["tier"]["rows_cold_read"] >= (status == COLD).sum() and "tier" not in stats["user"]
 
 
 def test_delta_files_in_a_watched_folder_are_staged(start, connect, files, tmp_path):
