@@ -8,7 +8,7 @@ import pytest
 from paramserver.remote import Cluster
 
 from tests.paramserver.remote.fakes import FakeShard
-from tests.paramserver.server.servers import make_cluster, publish
+from tests.paramserver.server.servers import make_cluster, publish, write_map
 
 
 @pytest.fixture
@@ -31,7 +31,8 @@ def client(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
     opened: list[Cluster] = []
 
     def connect(addresses: list[list[str]], epoch: int = 1, **options: Any) -> Cluster:
-        folder = make_cluster(tmp_path, addresses)
+        folder = make_cluster(tmp_path)
+        write_map(folder, addresses, 1)
         if epoch:
             publish(folder, epoch, 1, item=0)
         opened.append(Cluster(folder, **options))
