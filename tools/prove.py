@@ -54,6 +54,8 @@ STEPS = (
          'lambda-svc bench deltas --json "$PROVE/deltas.json"'),
     Step("remote", "loopback lookups beside a bare Flight copy and Redis MGET",
          'lambda-svc bench remote --json "$PROVE/remote.json"'),
+    Step("tiered", "tables four times their RAM: hit rates, batch latency, cold reads beside plain ones",
+         'lambda-svc bench tiered --json "$PROVE/tiered.json"'),
     Step("load", "rows per second from Parquet, and a cold snapshot until lookups keep their pace, 20M rows",
          'lambda-svc bench load --json "$PROVE/load.json"'),
     Step("durability", "a hundred kills at random system calls, torn logs, full disks, and builds that must fail",
