@@ -13,7 +13,7 @@ ROWS, DIM, BATCH = 20_000, 16, 4_000
 
 @pytest.fixture(scope="module")
 def hit_rates(tmp_path_factory):
-    """For each of some budgets in rows, what a tiered table answered from RAM once it had settled, and the ids asked."""
+    """For each of some budgets in rows, what a settled tiered table answered from RAM, and the ids asked."""
     share = (np.arange(1, ROWS + 1) + 10.0) ** -1.0
     share /= share.sum()
     found = {}
