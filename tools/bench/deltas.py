@@ -1,7 +1,7 @@
 """Lookup p99 while deltas of a million rows are applied and published, against quiet windows of the same run.
 
-A table of 4 million rows of 32 f16, told to apply half a million rows a second at most (apply_rows_per_s). Lookups of
-10,000 uniform ids arrive by a Poisson process at 40% of the highest closed-loop rate of the same run, and are timed from
+A table of 4 million rows of 32 f16, told to apply at most half a million rows a second (apply_rows_per_s). Lookups of
+10,000 uniform ids arrive by a Poisson process at 40% of the highest closed-loop rate of the run, and are timed from
 their schedule. Each names the newest epoch, as a request does. Windows take turns: a delta window lasts from the first
 row of a delta to its publication and the end of the epoch but one before, the quiet window after it as long. Every
 answer is checked: a row's numbers must be one number (else it is torn), and all rows of one lookup that deltas write
