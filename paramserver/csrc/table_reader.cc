@@ -20,8 +20,8 @@ constexpr std::size_t kGroup = 8;
 constexpr std::size_t kLag = 3;
 constexpr std::size_t kRing = 16;
 static_assert(kRing > 3 * kLag);
-// Ids between two looks at the deadline and the cancel flag, and the longest that a reader holds reclaiming up.
-constexpr std::size_t kVisitIds = 4096;
+// Ids between two looks at the deadline and the cancel flag.
+constexpr std::size_t kPartIds = 4096;
 // Long rows are left to the hardware prefetcher past this: more would push other rows out of L1.
 constexpr std::size_t kPrefetchBytesMax = 512;
 
@@ -163,29 +163,23 @@ void TableReader::each(const LookupContext& context, const std::int64_t* ids, st
   StatusTally tally{};
   ColdScratch scratch;
   const bool tiered = tier_ != nullptr;
-  const std::size_t visit_ids = tiered ? cold_visit_ids(state_.row_bytes) : kVisitIds;
-  const bool room = !tiered || reserve(scratch, std::min(n, visit_ids));
+  const std::size_t part_ids = tiered ? cold_visit_ids(state_.row_bytes) : kPartIds;
+  const bool room = !tiered || reserve(scratch, std::min(n, part_ids));
   if (tiered) tier_->begin(scratch);
-  std::uint64_t epoch = context.epoch;
-  for (std::size_t first = 0; first < n; first += visit_ids) {
-    const std::size_t count = std::min(visit_ids, n - first);
+  // One view for the whole call, so that no call is answered from two epochs, whoever publishes and retires meanwhile.
+  const ReaderGate::Visit visit(state_.gate);
+  const TableView view(state_, base_, context.epoch);
+  for (std::size_t first = 0; first < n; first += part_ids) {
+    const std::size_t count = std::min(part_ids, n - first);
     RowStatus* const part = status == nullptr ? nullptr : status + first;
     const auto take_part = [&](const std::byte* const* rows, std::size_t at, std::size_t got) {
       take(rows, first + at, got);
     };
-    RowStatus why = room ? refusal(context) : RowStatus::kUnavailable;
-    if (why == RowStatus::kHit) {
-      const ReaderGate::Visit visit(state_.gate);
-      TableView view(state_, base_, epoch);
-      if (!view.known() && context.epoch == 0) view = TableView(state_, base_, 0);
-      if (!view.known()) {
-        why = RowStatus::kUnavailable;
-      } else if (tiered) {
-        resolve_cold(context, view, ids + first, count, part, tally, scratch, take_part);
-      } else {
-        resolve(view, ids + first, count, part, tally, take_part);
-      }
-      epoch = view.epoch();
+    const RowStatus why = room && view.known() ? refusal(context) : RowStatus::kUnavailable;
+    if (why == RowStatus::kHit && tiered) {
+      resolve_cold(context, view, ids + first, count, part, tally, scratch, take_part);
+    } else if (why == RowStatus::kHit) {
+      resolve(view, ids + first, count, part, tally, take_part);
     }
     if (why == RowStatus::kHit) continue;
     const std::byte* const row = default_row();

@@ -55,6 +55,31 @@ def test_readers_see_whole_rows_beside_a_writer(native):
     np.testing.assert_array_equal(table.lookup(IDS), np.full((len(IDS), DIM), VERSIONS))
 
 
+def test_one_call_is_of_one_epoch_even_when_that_is_retired_meanwhile(native):
+    ids = np.arange(60_000)
+    table = native(4)
+    table.upsert(ids, np.zeros((len(ids), 4), np.float32))
+    table.publish(1, 0)
+    faults, done = [], threading.Event()
+
+    def read():
+        while not done.is_set():
+            status = np.empty(len(ids), np.uint8)
+            seen = np.unique(table.lookup(ids, status=status))
+            if len(seen) != 1 or status.any():
+                faults.append(f"epochs {seen.tolist()} and statuses {np.unique(status).tolist()} in one call")
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for sequence in range(1, 25):
+        table.apply(sequence, ids, np.full((len(ids), 4), sequence, np.float32))
+        table.publish(sequence + 1, sequence)
+        table.retire(sequence)
+    done.set()
+    reader.join()
+    assert faults == []
+
+
 def test_a_torn_row_is_noticed():
     rows = np.full((3, DIM), 5, np.float32)
     assert torn(rows) == 0
