@@ -60,9 +60,9 @@ def move_into_place(temporary: Path, path: Path) -> None:
 
 
 def link_into_place(temporary: Path, path: Path) -> None:
-    """As move_into_place, but FileExistsError when `path` is there: of several writers one wins. Raises OSError."""
+    """As move_into_place, but FileExistsError when `path` is there, so that of several writers one wins, and without
+    the folder's sync: the caller tells a name that is not there from one that may not last. Raises OSError."""
     os.link(temporary, path)
-    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -5,6 +5,7 @@
 publishers that want one number, one gets EpochError, and a publisher that dies has published nothing.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -20,7 +21,8 @@ from paramserver import durable
 from paramserver.delta import check_table_name
 from paramserver.errors import DeltaError, EpochError, StoreDamaged, StoreError
 
-__all__ = ["EPOCHS_FOLDER", "Epoch", "epoch_numbers", "newest_epoch", "read_epoch", "read_epochs", "write_epoch"]
+__all__ = ["EPOCHS_FOLDER", "Epoch", "epoch_numbers", "newest_epoch", "prune_epochs", "read_epoch", "read_epochs",
+           "write_epoch"]
 
 #: The folder of a cluster's directory that holds its epochs.
 EPOCHS_FOLDER = "epochs"
@@ -68,6 +70,13 @@ class Epoch:
             raise EpochError(f"an epoch has {came}, expected the fields {sorted(fields)} and perhaps 'abandoned'")
         return cls(**value)
 
+    def abandons(self, package_version: int, sequences: Mapping[str, int]) -> list[str]:
+        """The tables of which a state holds deltas that this epoch, a rollback, gave up."""
+        if package_version != self.package_version:
+            return []
+        return [table for table, last in self.abandoned.items()
+                if self.sequences[table] < sequences.get(table, 0) <= last]
+
     def json(self) -> str:
         """The file's text."""
         return json.dumps({"number": self.number, "package_version": self.package_version,
@@ -107,7 +116,13 @@ def read_epoch(cluster: str | Path, number: int) -> Epoch:
 
 def read_epochs(cluster: str | Path, after: int = 0) -> list[Epoch]:
     """The epochs of a cluster's directory with numbers above `after`, ascending. Raises StoreError, StoreDamaged."""
-    return [read_epoch(cluster, number) for number in epoch_numbers(cluster) if number > after]
+    epochs = []
+    for number in epoch_numbers(cluster):
+        if number > after:
+            # One that was removed since the folder was listed is old.
+            with contextlib.suppress(EpochError):
+                epochs.append(read_epoch(cluster, number))
+    return epochs
 
 
 def newest_epoch(cluster: str | Path) -> Epoch | None:
@@ -116,9 +131,24 @@ def newest_epoch(cluster: str | Path) -> Epoch | None:
     return read_epoch(cluster, numbers[-1]) if numbers else None
 
 
+def prune_epochs(cluster: str | Path, below: int) -> list[int]:
+    """Remove the files of epochs below a number that nobody holds any more, and return their numbers. Rollbacks stay,
+    since a shard that was away learns from them what was abandoned, and so does the newest epoch of each package
+    version. Raises StoreError, StoreDamaged."""
+    epochs = read_epochs(cluster)
+    newest = {epoch.package_version: epoch.number for epoch in epochs}
+    gone = [epoch.number for epoch in epochs if epoch.number < below and not epoch.abandoned
+            and epoch.number != newest[epoch.package_version]]
+    with durable.disk_errors(f"{cluster}"):
+        for number in gone:
+            _path(cluster, number).unlink(missing_ok=True)
+    return gone
+
+
 def write_epoch(cluster: str | Path, epoch: Epoch) -> Path:
     """Publish `epoch`: its file appears whole and synced, or not at all. Returns its path. Raises EpochError when the
-    number is taken or not above every other, StoreFull, StoreError."""
+    number is taken or not above every other, StoreFull, StoreError; one that begins with "published" when only the
+    folder's sync failed, so that a power loss might still take the epoch back."""
     numbers = epoch_numbers(cluster)
     if numbers and epoch.number <= numbers[-1]:
         raise EpochError(f"epoch {epoch.number} cannot be published: {cluster} is at epoch {numbers[-1]} already; take "
@@ -135,6 +165,8 @@ def write_epoch(cluster: str | Path, epoch: Epoch) -> Path:
                              "and decide anew") from error
         finally:
             temporary.unlink(missing_ok=True)
+    with durable.disk_errors(f"published, but {path.parent} could not be synced"):
+        durable.sync_folder(path.parent)
     return path
 
 

@@ -4,21 +4,34 @@ Nothing here is seen by readers before the epoch's file is in its place: a publi
 nothing on any shard, and its deltas, staged already, are simply there when it comes back.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
 from paramserver.delta import Delta
-from paramserver.epoch import Epoch, newest_epoch, read_epoch, read_epochs, write_epoch
-from paramserver.errors import EpochError, OperatingError, OptionError, SequenceGap, ShardMapError, StoreError
+from paramserver.epoch import Epoch, epoch_numbers, prune_epochs, read_epoch, read_epochs, write_epoch
+from paramserver.errors import (
+    EpochError,
+    OperatingError,
+    OptionError,
+    ParamServerError,
+    SequenceGap,
+    ShardMapError,
+    StoreError,
+)
 from paramserver.store import ShardStore
 
-__all__ = ["REQUIREMENTS", "Member", "Publisher", "StoreMember", "catch_up", "rollback"]
+__all__ = ["REQUIREMENTS", "Member", "Publisher", "StoreMember", "catch_up", "previous_state", "rollback"]
 
 #: How many replicas of a shard must have staged what an epoch names.
 REQUIREMENTS = ("all", "one_per_shard")
 _THREADS_MAX = 32
+#: How long a rollback's target is held for, so that every replica can show it again.
+_ROLLBACK_LEASE_S = 600.0
+#: Epoch files that stay whether or not anybody holds them.
+_EPOCHS_KEPT = 1000
 
 
 class Member(Protocol):
@@ -32,6 +45,9 @@ class Member(Protocol):
 
     def status(self) -> dict[str, Any]:
         """As ShardStore.status."""
+
+    def lease(self, epoch: int, ttl_s: float) -> None:
+        """As ShardStore.lease."""
 
     def next_delta(self, version: int, table: str, after: int) -> Delta | None:
         """As ShardStore.next_delta."""
@@ -51,6 +67,10 @@ class StoreMember:
     def status(self) -> dict[str, Any]:
         """As ShardStore.status."""
         return self.store.status()
+
+    def lease(self, epoch: int, ttl_s: float) -> None:
+        """As ShardStore.lease."""
+        self.store.lease(epoch, ttl_s, "publisher")
 
     def next_delta(self, version: int, table: str, after: int) -> Delta | None:
         """As ShardStore.next_delta."""
@@ -84,22 +104,34 @@ class Publisher:
         every table of the package version. Its file is the one commit point. Returns the epoch.
 
         Raises SequenceGap naming who lacks what, EpochError for sequences below the newest epoch's (that is a
-        rollback) or a table that is missing, what a member raised, StoreFull, StoreError."""
-        newest = newest_epoch(self._cluster)
-        for earlier in [e for e in read_epochs(self._cluster) if e.package_version == package_version][-1:]:
+        rollback) or below a base, abandoned ones, or a table that is missing, what a member raised, StoreFull,
+        StoreError."""
+        epochs = read_epochs(self._cluster)
+        for earlier in [e for e in epochs if e.package_version == package_version][-1:]:
             fallen = {t: s for t, s in sequences.items() if s < earlier.sequences.get(t, 0)}
             if fallen:
                 raise EpochError(f"sequences {fallen} are below those of epoch {earlier.number}: roll back to an epoch "
                                  "instead")
-        epoch = Epoch(newest.number + 1 if newest else 1, package_version, sequences)
+        epoch = Epoch(epochs[-1].number + 1 if epochs else 1, package_version, sequences)
+        _expect_kept(epoch, epochs)
         self._ask(lambda member: _expect_staged(member, epoch))
         write_epoch(self._cluster, epoch)
+        self._prune()
         return epoch
 
     def rollback(self, to_epoch: int) -> Epoch:
-        """As `rollback`, once every member, or one of each shard, says that it holds `to_epoch` still."""
-        self._ask(lambda member: _expect_held(member, to_epoch))
+        """As `rollback`, once every member, or one of each shard, holds `to_epoch` for long enough to show it again."""
+        self._ask(lambda member: _hold(member, to_epoch))
         return rollback(self._cluster, to_epoch)
+
+    def _prune(self) -> None:
+        """Remove the files of epochs that no member holds; the epoch is published whether or not that succeeds."""
+        with contextlib.suppress(ParamServerError):
+            numbers = epoch_numbers(self._cluster)
+            if len(numbers) > _EPOCHS_KEPT:
+                held = [min((epoch["number"] for epoch in member.status()["epochs"]), default=0)
+                        for member in self._members]
+                prune_epochs(self._cluster, min(*held, numbers[-_EPOCHS_KEPT]))
 
     def _ask(self, question: Callable[[Member], str]) -> dict[str, str]:
         """Ask every member. Raises the first refusal that `require` does not allow."""
@@ -125,10 +157,12 @@ class Publisher:
 def rollback(cluster: str | Path, to_epoch: int) -> Epoch:
     """Publish a new epoch that shows what `to_epoch` shows. The later deltas of its package version that any epoch
     named are abandoned: their numbers never come back. Shards that no longer hold `to_epoch` refuse it, so ask them
-    first (Publisher.rollback does). Returns the epoch. Raises EpochError, StoreError, StoreDamaged."""
+    first (Publisher.rollback does). Returns the epoch. Raises EpochError, also for a target that was itself rolled
+    back, StoreError, StoreDamaged."""
     target, epochs = read_epoch(cluster, to_epoch), read_epochs(cluster)
     if epochs[-1].number == to_epoch:
         raise EpochError(f"epoch {to_epoch} is the newest: there is nothing to roll back")
+    _expect_kept(target, epochs)
     abandoned = {}
     for epoch in epochs:
         if epoch.package_version == target.package_version:
@@ -138,6 +172,16 @@ def rollback(cluster: str | Path, to_epoch: int) -> Epoch:
     epoch = Epoch(epochs[-1].number + 1, target.package_version, target.sequences, abandoned)
     write_epoch(cluster, epoch)
     return epoch
+
+
+def previous_state(epochs: Sequence[Epoch]) -> Epoch | None:
+    """The newest epoch that shows another state than the newest of `epochs`, ascending, and was not rolled back itself;
+    None when there is none to go back to."""
+    def state(epoch: Epoch) -> tuple[int, dict[str, int]]:
+        return epoch.package_version, dict(epoch.sequences)
+
+    return next((epoch for epoch in reversed(epochs) if state(epoch) != state(epochs[-1])
+                 and not any(later.abandons(*state(epoch)) for later in epochs)), None)
 
 
 def catch_up(member: Member, from_member: Member) -> int:
@@ -159,6 +203,14 @@ def catch_up(member: Member, from_member: Member) -> int:
     return sent
 
 
+def _expect_kept(epoch: Epoch, epochs: Sequence[Epoch]) -> None:
+    for rolled_back in epochs:
+        for table in rolled_back.abandons(epoch.package_version, epoch.sequences):
+            raise EpochError(f"sequence {epoch.sequences[table]} of table {table!r} cannot be shown: epoch "
+                             f"{rolled_back.number}, a rollback, abandoned {rolled_back.sequences[table] + 1} to "
+                             f"{rolled_back.abandoned[table]}")
+
+
 def _expect_staged(member: Member, epoch: Epoch) -> str:
     tables = member.status()["versions"].get(str(epoch.package_version))
     if tables is None:
@@ -167,15 +219,21 @@ def _expect_staged(member: Member, epoch: Epoch) -> str:
         raise EpochError(f"sequences name tables {sorted(epoch.sequences)}, but package version "
                          f"{epoch.package_version} has {sorted(tables)}: name every one")
     for table, sequence in epoch.sequences.items():
-        has = tables[table]["sequence"]
+        has, base = tables[table]["sequence"], tables[table]["base_sequence"]
+        if tables[table]["damage"]:
+            raise StoreError(f"{member.name}: {tables[table]['damage']}")
+        if sequence < base:
+            raise EpochError(f"sequence {sequence} of table {table!r} is below {base}, the base of {member.name}: it "
+                             "cannot be shown there")
         if sequence > has:
             raise SequenceGap(f"{member.name} lacks deltas {has + 1} to {sequence} of table {table!r}, base version "
                               f"{epoch.package_version}: push them first", (has + 1, sequence))
     return "staged"
 
 
-def _expect_held(member: Member, number: int) -> str:
+def _hold(member: Member, number: int) -> str:
     held = [epoch["number"] for epoch in member.status()["epochs"]]
     if number not in held:
         raise EpochError(f"{member.name} holds epochs {held}, not {number} any more: roll back to one that all hold")
+    member.lease(number, _ROLLBACK_LEASE_S)
     return "held"

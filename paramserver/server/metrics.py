@@ -94,6 +94,10 @@ def _of_store(status: dict[str, Any]) -> Iterator[Metric]:
     yield GaugeMetricFamily("paramserver_epoch", "The newest epoch served", status["newest_epoch"])
     yield GaugeMetricFamily("paramserver_epoch_wanted", "An epoch that this shard cannot show yet, 0: none",
                             status["wanted_epoch"])
+    yield GaugeMetricFamily("paramserver_epoch_problems", "Epochs of the cluster that this shard cannot show or read",
+                            len(status["epoch_problems"]))
+    yield GaugeMetricFamily("paramserver_diverged", "1 when the cluster's epochs are not those shown here, so that "
+                            "nothing is served", int(bool(status["diverged"])))
     yield GaugeMetricFamily("paramserver_epochs_held", "Epochs that lookups may name", len(status["epochs"]))
     yield GaugeMetricFamily("paramserver_disk_free_bytes", "Free space of the shard's directory", status["free_bytes"])
     yield GaugeMetricFamily("paramserver_log_bytes", "Bytes of the log", status["log_bytes"])

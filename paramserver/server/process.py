@@ -47,12 +47,15 @@ class ShardProcess:
         self._watcher: ClusterWatcher | None = None
         self._catch_up: CatchUp | None = None
         self._upkeep: Upkeep | None = None
+        # Before the native server listens: it may be asked for its status at once.
+        self._deltas: DeltaWatch | None = None
         self._metrics: MetricsEndpoint | None = None
         limits = config.limits
         self._store = ShardStore.open(config.directory, shard=config.shard, shards=config.shards,
                                       durability=config.durability, options=self._table_options,
                                       hold_s=limits.hold_s, reserve_bytes=limits.reserve_bytes,
-                                      held_bytes_max=limits.held_bytes_max, progress=progress)
+                                      held_bytes_max=limits.held_bytes_max, cluster=config.cluster,
+                                      progress=progress)
         try:
             self._start()
         except BaseException:

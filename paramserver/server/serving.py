@@ -20,19 +20,26 @@ class EpochServing:
         self._store, self._native, self._is_tiered = store, native, is_tiered
         self._lock = threading.Lock()
         self._served: dict[int, Epoch] = {}
+        self._tables: dict[int, dict[str, Any]] = {}
 
     def sync(self) -> list[int]:
-        """Serve exactly the epochs that the store holds. Returns the numbers that are new, ascending."""
+        """Serve exactly the epochs that the store holds; none when they are not the cluster's. Returns the numbers that
+        are new, ascending."""
         with self._lock:
-            held = {epoch.number: epoch for epoch in self._store.epochs()}
+            held = {} if self._store.diverged else {epoch.number: epoch for epoch in self._store.epochs()}
+            versions = {version: self._store.tables(version) for version in
+                        sorted({epoch.package_version for epoch in held.values()})}
             new = [number for number in sorted(held) if number not in self._served]
-            for number in new:
-                tables = self._store.tables(held[number].package_version)
+            # A version may have been loaded again, with other tables for the same epochs.
+            moved = [number for number in sorted(held) if number not in new
+                     and versions[held[number].package_version] != self._tables.get(held[number].package_version)]
+            for number in [*new, *moved]:
+                tables = versions[held[number].package_version]
                 self._native.publish(number, [(name, table.capsule, self._is_tiered(name))
                                               for name, table in tables.items()])
             for number in set(self._served) - set(held):
                 self._native.retire(number)
-            self._served = held
+            self._served, self._tables = held, versions
             return new
 
     def newest(self) -> Epoch | None:

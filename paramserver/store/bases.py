@@ -1,6 +1,7 @@
 """Bases: a package version's tables at one sequence each, in a folder that appears whole, by rename.
 
     <version>.<generation>/manifest.json   {"format", "package_version", "generation", "shard", "shards", "epoch",
+                                            "origin": {table: [checksum, base_sequence]},
                                             "tables": {name: {"file", "bytes", "checksum", "base_sequence", "time_s"}}}
     <version>.<generation>/<table><suffix>
 
@@ -14,7 +15,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from paramserver.delta import check_table_name
 from paramserver.epoch import Epoch
 from paramserver.errors import CallerError, StoreDamaged
 
-__all__ = ["Base", "TableFile", "base_folder", "copy_file", "find_bases", "read_manifest", "remove_bases",
+__all__ = ["Base", "TableFile", "base_folder", "copy_file", "find_bases", "origin_of", "read_manifest", "remove_bases",
            "table_file", "verify_file", "write_manifest"]
 
 MANIFEST = "manifest.json"
@@ -46,7 +47,8 @@ class TableFile:
 
 @dataclass(frozen=True)
 class Base:
-    """A base and the folder that it lies in. epoch: of a snapshot, the epoch whose state it is."""
+    """A base and the folder that it lies in. epoch: of a snapshot, the epoch whose state it is. origin: of the files
+    that the version came as, [checksum, base_sequence] by table; empty where that is not known."""
 
     folder: Path
     package_version: int
@@ -55,6 +57,7 @@ class Base:
     shards: int
     tables: Mapping[str, TableFile]
     epoch: Epoch | None = None
+    origin: Mapping[str, list[Any]] = field(default_factory=dict)
 
     def path(self, table: str) -> Path:
         """The file of a table."""
@@ -64,6 +67,11 @@ class Base:
     def bytes(self) -> int:
         """Bytes of its files."""
         return sum(table.bytes for table in self.tables.values())
+
+
+def origin_of(tables: Mapping[str, TableFile]) -> dict[str, list[Any]]:
+    """What tells the files that a version comes as from others, as `Base.origin` holds it."""
+    return {name: [table.checksum, table.base_sequence] for name, table in tables.items()}
 
 
 def base_folder(bases: Path, version: int, generation: int) -> Path:
@@ -114,7 +122,7 @@ def write_manifest(base: Base) -> None:
     """Write and sync the manifest in the base's folder. Raises OSError."""
     said = {"format": _FORMAT, "package_version": base.package_version, "generation": base.generation,
             "shard": base.shard, "shards": base.shards,
-            "epoch": None if base.epoch is None else json.loads(base.epoch.json()),
+            "epoch": None if base.epoch is None else json.loads(base.epoch.json()), "origin": dict(base.origin),
             "tables": {name: asdict(table) for name, table in sorted(base.tables.items())}}
     durable.write_synced(base.folder / MANIFEST, json.dumps(said, indent=1).encode() + b"\n")
 
@@ -128,10 +136,11 @@ def read_manifest(folder: Path) -> Base:
             raise StoreDamaged(f"{path}: format is {said['format']}, expected {_FORMAT}")
         tables = {name: _table_file(name, value) for name, value in said["tables"].items()}
         epoch = None if said["epoch"] is None else Epoch.of(said["epoch"])
+        origin = dict(said.get("origin", {}))
         numbers = [_number(said[name]) for name in ("package_version", "generation", "shard", "shards")]
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, CallerError) as error:
         raise StoreDamaged(f"{path}: {type(error).__name__}: {error}; the folder is no base or snapshot") from error
-    return Base(folder, *numbers, tables, epoch)
+    return Base(folder, *numbers, tables, epoch, origin)
 
 
 def find_bases(bases: Path) -> dict[int, Base]:

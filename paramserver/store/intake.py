@@ -9,18 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from paramserver import durable
-from paramserver.delta import check_table_name
+from paramserver.delta import Delta, check_table_name
 from paramserver.epoch import Epoch
-from paramserver.errors import OptionError
+from paramserver.errors import OptionError, SequenceGap, StoreError
 from paramserver.store import bases as bases_
-from paramserver.store.bases import Base, TableFile
+from paramserver.store.bases import Base, TableFile, origin_of
 from paramserver.store.layout import Layout
-from paramserver.store.line import Refused
+from paramserver.store.line import Refused, check_places, expect_same
 from paramserver.store.log import DeltaLog
 from paramserver.store.recovery import Version
 from paramserver.store.table_files import TableFiles, base_of, check_suffix
 
-__all__ = ["Intake", "check_tables"]
+__all__ = ["Intake", "check_tables", "expect_content"]
 
 
 class Intake:
@@ -49,7 +49,7 @@ class Intake:
                 sequence, time_s = base_of(folder / file.file, version)
                 copied[name] = replace(file, base_sequence=int(sequences.get(name, sequence)),
                                        time_s=time_s or int(time.time()))
-        return Base(folder, version, 0, self._files.shard, self._files.shards, copied)
+        return Base(folder, version, 0, self._files.shard, self._files.shards, copied, origin=origin_of(copied))
 
     def write(self, folder: Path, serving: Version, epoch: Epoch, generation: int) -> Base:
         """Write the tables of a version as of an epoch, and the manifest. Raises TableFileError, StoreFull."""
@@ -62,7 +62,8 @@ class Intake:
                                      time_s=time_s)
             with durable.disk_errors(f"{path}"):
                 tables[name] = bases_.table_file(path, sequence, time_s)
-        base = Base(folder, epoch.package_version, generation, self._files.shard, self._files.shards, tables, epoch)
+        base = Base(folder, epoch.package_version, generation, self._files.shard, self._files.shards, tables, epoch,
+                    serving.base.origin)
         with durable.disk_errors(f"{folder}"):
             bases_.write_manifest(base)
             durable.sync_tree(folder)
@@ -78,6 +79,25 @@ class Intake:
             durable.move_into_place(base.folder, placed.folder)
         return placed
 
+    def hold(self, delta: Delta, versions: Mapping[int, Version], held_bytes_max: int) -> str:
+        """Keep a delta for a version that is to come: "held", or "already". Raises what ShardStore.stage does."""
+        entries = self._log.entries(delta.base_version, delta.table)
+        if delta.sequence in entries:
+            expect_same(delta, entries[delta.sequence])
+            return "already"
+        check_places(delta, self._files.shard, self._files.shards)
+        if entries and delta.sequence != max(entries) + 1:
+            missing = (max(entries) + 1, delta.sequence - 1)
+            raise SequenceGap(f"{delta}: this shard holds {min(entries)} to {max(entries)} for that version, send "
+                              f"{missing[0]} next", missing)
+        held = sum(self._log.payload_bytes(v, table) for v in self._log.versions() if v not in versions
+                   for table in self._log.tables(v))
+        if held + delta.bytes > held_bytes_max:
+            raise StoreError(f"{delta} cannot be held: deltas for versions that do not serve yet take {held} bytes, at "
+                             f"most {held_bytes_max}; add the snapshot of that version first")
+        self._log.append(delta)
+        return "held"
+
     def take_held(self, version: Version) -> list[str]:
         """Apply the deltas that were held for a new version. Returns, in words, what was held in vain: it is dropped
         from the log before the version's base is in its place, so that no start meets it."""
@@ -85,6 +105,9 @@ class Intake:
         for table in self._log.tables(number):
             entries = self._log.entries(number, table)
             line, bad, why = version.lines.get(table), [], ""
+            if line is not None:
+                # Rows that went into a base which this one replaces come again from another replica.
+                self._log.forget([e for s, e in entries.items() if s > line.base and e.payload == "dropped"])
             if line is None:
                 bad, why = list(entries.values()), f"package version {number} has no table {table!r}"
             else:
@@ -109,3 +132,10 @@ def check_tables(tables: Mapping[str, str | Path]) -> None:
     for name, path in tables.items():
         check_table_name(name)
         check_suffix(Path(path))
+
+
+def expect_content(here: Base, given: Base) -> None:
+    """Raise StoreError when a version that is here came as other files than those given."""
+    if here.origin and here.origin != origin_of(given.tables):
+        raise StoreError(f"package version {given.package_version} serves here with other files: what a version holds "
+                         "never changes, take a new number")

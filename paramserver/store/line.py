@@ -49,9 +49,23 @@ class Line:
             sequence = max(passed) + 1
         return sequence
 
+    @property
+    def damage(self) -> str:
+        """Why nothing can be built on the base: it holds deltas that a rollback abandoned. Empty when it does not."""
+        for first, last in self.abandoned:
+            if first <= self.base <= last:
+                version, table = self.key
+                return (f"table {table!r} of package version {version} cannot serve here: its base holds deltas up to "
+                        f"{self.base}, and a rollback abandoned {first} to {last}; add its snapshot again, one of "
+                        f"before {first} or after {last}")
+        return ""
+
     def stage(self, delta: Delta) -> str:
         """Take a delta: "applied", or "already" when it is here. Raises SequenceConflict, SequenceGap, DeltaError,
-        StoreError while abandoned deltas are still held, and what the log raises, with nothing changed."""
+        StoreDamaged for a base that was rolled back, StoreError while abandoned deltas are still held, and what the log
+        raises, with nothing changed."""
+        if self.damage:
+            raise StoreDamaged(f"{delta}: {self.damage}")
         entry = self._log.entries(*self.key).get(delta.sequence)
         if self.is_abandoned(delta.sequence):
             raise DeltaError(f"{delta} was abandoned by a rollback: numbers are not used twice, the next is "
@@ -84,7 +98,7 @@ class Line:
     def replay(self, progress: Callable[[Entry], None] | None = None) -> None:
         """Apply what the log has next, up to the first sequence that it lacks. Raises StoreDamaged, and Refused when
         the table does not take a delta of the log."""
-        entries = self._log.entries(*self.key)
+        entries = {} if self.damage else self._log.entries(*self.key)
         while (entry := entries.get(self.following)) is not None:
             delta = self._log.delta(entry)
             try:
@@ -99,6 +113,9 @@ class Line:
     def abandon(self, first: int, last: int) -> None:
         """Give up sequences, once `settle` finds that nothing shows them."""
         self.abandoned = sorted({*self.abandoned, (first, last)})
+        # A base beyond them was made without them.
+        if last <= self.base:
+            return
         self._standing = sorted({*self._standing, (first, last)})
 
     def retire_all_but(self, held: Container[int]) -> None:
@@ -114,7 +131,7 @@ class Line:
         shown = {sequence for _, sequence in self.table.epochs()}
         for first, last in list(self._standing):
             # The ranges after it lie on top of it.
-            if any(first <= sequence <= last for sequence in shown):
+            if first <= self.base or any(first <= sequence <= last for sequence in shown):
                 return
             if self.sequence >= first:
                 self.table.revert(first - 1)

@@ -1,6 +1,6 @@
 """A shard's state from its directory: the bases, then the log on top of them, then the epochs that are held."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,13 @@ from paramserver.errors import StoreDamaged, StoreFull
 from paramserver.store import bases as bases_
 from paramserver.store.bases import Base
 from paramserver.store.layout import Layout
+from paramserver.store.leases import Leases
 from paramserver.store.line import Line
 from paramserver.store.log import DeltaLog
 from paramserver.store.payloads import Entry
 from paramserver.store.table_files import SNAPSHOT_SUFFIX, TableFiles
 
-__all__ = ["DELTAS_A_RUNG", "Progress", "Recovered", "Version", "load_version", "recover"]
+__all__ = ["DELTAS_A_RUNG", "Progress", "Recovered", "Version", "load_again", "load_version", "oldest_state", "recover"]
 
 #: Deltas replayed between two rungs (see _Ladder).
 DELTAS_A_RUNG = 32
@@ -25,10 +26,31 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Version:
-    """A package version that serves here: where it came from, and its tables."""
+    """A package version that serves here: where it came from, and its tables. checkpoints: whether a new base may be
+    written of them."""
 
     base: Base
     lines: Mapping[str, Line]
+    checkpoints: bool = True
+
+    @property
+    def damage(self) -> str:
+        """Why no epoch can be shown on this base; empty when one can."""
+        return next((line.damage for line in self.lines.values() if line.damage), "")
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing that a rollback abandoned is in its tables."""
+        return not any(line.damage or line.waits_for_leases() for line in self.lines.values())
+
+    def is_stuck(self, leases: Leases) -> bool:
+        """Whether nothing but `load_again` takes back what was abandoned: a table shows it as its newest state, and
+        nobody leases that."""
+        for line in self.lines.values():
+            shown = line.table.epochs()
+            if not line.damage and line.waits_for_leases() and line.is_abandoned(shown[-1][1]):
+                return not any(leases.live(number) for number, sequence in shown if line.is_abandoned(sequence))
+        return False
 
 
 @dataclass(frozen=True)
@@ -58,12 +80,37 @@ def recover(layout: Layout, log: DeltaLog, files: TableFiles, progress: Progress
     epochs, lost = _servable(log.epochs(), versions, retired), []
     for version, serving in versions.items():
         own = [epoch for epoch in epochs.values() if epoch.package_version == version]
-        for name, line in serving.lines.items():
-            lost += _replay(line, [(epoch.number, epoch.sequences[name]) for epoch in own], log, meter)
-        for epoch in own:
-            _expect_staged(layout.root, epoch, serving, lost)
+        lost += _replay_all(layout.root, serving, own, log, meter)
     _tidy(log, versions, lost)
     return Recovered(versions, epochs, retired, lost)
+
+
+def load_again(base: Base, log: DeltaLog, files: TableFiles,
+               epochs: Iterable[Epoch]) -> tuple[Version, dict[int, Epoch]]:
+    """A version as a start would find it, without what was abandoned, and those of `epochs` that it shows. Raises
+    StoreDamaged, TableFileError, StoreError."""
+    number = base.package_version
+    version = load_version(base, log, files)
+    shown = _servable([epoch for epoch in epochs if epoch.package_version == number], {number: version}, set())
+    lost = _replay_all(base.folder, version, list(shown.values()), log, _Meter(None, log, {}))
+    if lost:
+        raise StoreDamaged(f"{lost[0]} is damaged: restore the shard from a snapshot or a replica")
+    _tidy(log, {number: version}, [])
+    return version, shown
+
+
+def oldest_state(version: Version, epochs: Iterable[Epoch]) -> Epoch | None:
+    """Of the held epochs, the one whose state can be a version's next base: every other builds on it. None when there
+    is none, or nothing would be gained."""
+    held = [epoch for epoch in epochs if epoch.package_version == version.base.package_version]
+    if not held or not version.checkpoints or not version.settled:
+        return None
+    for name, line in version.lines.items():
+        sequence = held[0].sequences[name]
+        if line.is_abandoned(sequence) or any(epoch.sequences[name] < sequence for epoch in held):
+            return None
+    gained = any(held[0].sequences[name] > line.base for name, line in version.lines.items())
+    return held[0] if gained else None
 
 
 def load_version(base: Base, log: DeltaLog, files: TableFiles, meter: "_Meter | None" = None) -> Version:
@@ -77,7 +124,7 @@ def load_version(base: Base, log: DeltaLog, files: TableFiles, meter: "_Meter | 
         lines[name] = Line(loaded, key, table.base_sequence, log, files.shard, files.shards, ranges.get(key, ()))
         if meter is not None:
             meter.add(f"table {name!r}, version {base.package_version}", table.bytes)
-    return Version(base, lines)
+    return Version(base, lines, not any(files.counts(name, base.package_version) for name in base.tables))
 
 
 class _Meter:
@@ -91,6 +138,15 @@ class _Meter:
         self._done += bytes_done
         if self._progress is not None:
             self._progress(what, self._done, self._total)
+
+
+def _replay_all(root: Path, version: Version, epochs: list[Epoch], log: DeltaLog, meter: _Meter) -> list[Entry]:
+    lost = []
+    for name, line in version.lines.items():
+        lost += _replay(line, [(epoch.number, epoch.sequences[name]) for epoch in epochs], log, meter)
+    for epoch in epochs:
+        _expect_staged(root, epoch, version, lost)
+    return lost
 
 
 def _replay(line: Line, shown: list[tuple[int, int]], log: DeltaLog, meter: _Meter) -> list[Entry]:
@@ -154,7 +210,7 @@ def _servable(epochs: list[Epoch], versions: Mapping[int, Version], retired: set
 
 
 def _shows(line: Line, sequence: int) -> bool:
-    return sequence >= line.base and not line.is_abandoned(sequence)
+    return sequence >= line.base and not line.damage and not line.is_abandoned(sequence)
 
 
 def _expect_staged(root: Path, epoch: Epoch, version: Version, lost: list[Entry]) -> None:

@@ -16,25 +16,26 @@ from typing import Any, Self
 
 from paramserver import durable
 from paramserver.delta import Delta
-from paramserver.epoch import Epoch, epoch_numbers, read_epoch, read_epochs
+from paramserver.epoch import Epoch
 from paramserver.errors import (
     ClosedError,
     EpochError,
     OptionError,
     RetiredVersion,
     SequenceGap,
+    StoreDamaged,
     StoreError,
     StoreFull,
     UnknownTable,
 )
 from paramserver.store import layout as layout_
-from paramserver.store.bases import Base
-from paramserver.store.intake import Intake, check_tables
+from paramserver.store.history import ClusterHistory, abandoned_in, unknown_ranges
+from paramserver.store.intake import Intake, check_tables, expect_content
 from paramserver.store.leases import LEASE_S_MAX, Leases
-from paramserver.store.line import Line, check_places, expect_same
+from paramserver.store.line import Line
 from paramserver.store.lock import DirectoryLock
 from paramserver.store.log import DeltaLog, Key
-from paramserver.store.recovery import Progress, Version, load_version, recover
+from paramserver.store.recovery import Progress, Version, load_again, load_version, oldest_state, recover
 from paramserver.store.status import status_of
 from paramserver.store.table_files import TableFiles, TableOptions
 from paramserver.table import Table
@@ -67,7 +68,7 @@ class ShardStore:
         self._retired, self.lost = state.retired, state.lost
         self._wanted: Epoch | None = None
         self._dropped: set[int] = set()
-        self._seen: dict[int, Epoch] = {}
+        self._history = ClusterHistory()
         for number in self._epochs:
             self._leases.hold(number, hold_s, "published")
 
@@ -100,7 +101,7 @@ class ShardStore:
             layout_.create(layout, shard, shards)
             log = DeltaLog(layout.log, layout.payloads, sync=durability == "sync", reserve_bytes=reserve_bytes)
             if cluster is not None:
-                log.put_abandoned(_abandoned_in(read_epochs(cluster), log))
+                log.put_abandoned(abandoned_in(cluster, log))
             return cls(layout, lock, log, files, hold_s=hold_s, held_bytes_max=held_bytes_max, clock=clock,
                        progress=progress)
         except BaseException:
@@ -147,6 +148,12 @@ class ShardStore:
         self._expect_open()
         return sorted(self._versions)
 
+    @property
+    def diverged(self) -> str:
+        """How the cluster's epochs differ from those shown here, so that none of these may be served; empty when they
+        are the same."""
+        return self._history.diverged
+
     def epochs(self) -> list[Epoch]:
         """The epochs held here, ascending; the last is the newest."""
         self._expect_open()
@@ -165,7 +172,7 @@ class ShardStore:
                 raise RetiredVersion(f"{delta}: package version {delta.base_version} is retired; serving are "
                                      f"{sorted(self._versions)}")
             if delta.base_version not in self._versions:
-                return self._hold(delta)
+                return self._intake.hold(delta, self._versions, self._held_bytes_max)
             return self._line(delta.base_version, delta.table).stage(delta)
 
     def following(self, version: int, table: str) -> int:
@@ -203,22 +210,25 @@ class ShardStore:
     def adopt(self, cluster: str | Path) -> list[int]:
         """Publish here what a cluster's directory has and this shard has not; call it when its epochs change. Returns
         the numbers published; what cannot be yet is tried again by the next call, and `status` tells how far behind
-        this shard is. Raises StoreError, StoreDamaged for an epoch file that is none."""
+        this shard is, and what keeps it. What a rollback abandoned and no epoch can take back here is taken back by
+        loading the version again from its base and the log, once its leases have ended: writers wait that long.
+
+        Raises StoreError for a directory without epochs, StoreDamaged for an epoch file that is none, or when the
+        directory's epochs are not those shown here (see `diverged`)."""
         with self._lock:
             self._expect_open()
-            for number in sorted(set(epoch_numbers(cluster)) - set(self._seen)):
-                self._seen[number] = read_epoch(cluster, number)
-            newest, adopted = max(self._epochs, default=0), []
-            for number, epoch in sorted(self._seen.items()):
+            for epoch in self._history.unread(cluster, self._epochs):
                 self._note_abandoned(epoch)
-                if number > newest:
-                    try:
-                        self._show(epoch)
-                        adopted.append(number)
-                    except StoreFull:
-                        raise
-                    except (SequenceGap, EpochError, StoreError):
-                        continue
+            adopted = []
+            for number, epoch in sorted(self._history.pending.items()):
+                try:
+                    self._show_or_reload(epoch)
+                    adopted.append(number)
+                except StoreFull:
+                    raise
+                except (SequenceGap, EpochError, StoreError) as error:
+                    self._history.problems[number] = f"{type(error).__name__}: {error}"
+            self._history.shown(max(self._epochs, default=0))
             self.expire()
             return adopted
 
@@ -254,43 +264,56 @@ class ShardStore:
         deltas held for it are applied. base_sequences: what each file's rows are of, 0 when not said.
 
         Returns {"state": "added" | "already", "refused": [what was held but does not fit]}. Raises OptionError,
-        RetiredVersion, TableFileError, StoreError when the version is here with other content, StoreFull."""
+        RetiredVersion, TableFileError, StoreError when the version is here with other content, or when the files hold
+        what a rollback abandoned, StoreFull. A version that such a rollback made useless here is replaced."""
         _check_version(package_version)
         check_tables(tables)
         with self._intake_lock, self._intake.folder() as folder:
             self._expect_serves_not(package_version)
             base = self._intake.copy(folder, package_version, tables, base_sequences or {})
             here = self._versions.get(package_version)
+            if here is not None and not here.damage:
+                expect_content(here.base, base)
+                return {"state": "already", "refused": []}
             if here is not None:
-                return _same(here, base)
+                base = replace(base, generation=here.base.generation + 1)
             version = load_version(base, self._log, self._files)
+            if version.damage:
+                raise StoreError(version.damage)
             with self._lock:
                 self._expect_open()
                 refused = self._intake.take_held(version)
                 version = replace(version, base=self._intake.commit(base))
-                self._versions = {**self._versions, package_version: version}
+                self._replace(version, {})
+                self._intake.remove_others(self._versions)
             return {"state": "added", "refused": refused}
 
     def checkpoint(self, version: int) -> int | None:
         """Write a new base of a version, its oldest held epoch's state, and drop the deltas that it holds from the log.
-        Lookups and deltas go on meanwhile. Returns the epoch, None when nothing would be gained. Raises EpochError,
-        TableFileError, StoreFull."""
+        Lookups and deltas go on meanwhile. Returns the epoch, None when nothing would be gained, or while deltas that
+        a rollback abandoned are still applied, or for a version whose status says `checkpoints` is false: with
+        admit_after, a base would forget how often an id that waits has come. Raises EpochError, TableFileError,
+        StoreFull."""
         with self._intake_lock:
             serving = self._serving(version)
-            held = [epoch for epoch in self.epochs() if epoch.package_version == version]
-            if not held or all(held[0].sequences[name] <= line.base for name, line in serving.lines.items()):
+            with self._lock:
+                oldest = oldest_state(serving, self.epochs())
+            if oldest is None:
                 return None
-            with self._holding(held[0], "checkpoint"), self._intake.folder() as folder:
-                base = self._intake.write(folder, serving, held[0], serving.base.generation + 1)
+            with self._holding(oldest, "checkpoint"), self._intake.folder() as folder:
+                base = self._intake.write(folder, serving, oldest, serving.base.generation + 1)
                 with self._lock:
                     self._expect_open()
+                    # A rollback may have come, or the version may have been loaded again.
+                    if self._versions.get(version) is not serving or not serving.settled:
+                        return None
                     serving = replace(serving, base=self._intake.commit(base))
                     self._versions = {**self._versions, version: serving}
                     for name, line in serving.lines.items():
                         line.base = base.tables[name].base_sequence
                     self._log.drop_payloads({line.key: line.base for line in serving.lines.values()})
                     self._intake.remove_others(self._versions)
-            return held[0].number
+            return oldest.number
 
     def snapshot(self, directory: str | Path, epoch: int = 0) -> Epoch:
         """Write an epoch's state (0: the newest) to a new folder, which appears whole, for `restore` and for other
@@ -340,7 +363,7 @@ class ShardStore:
         """Numbers for people and metrics, JSON-ready: see `status_of`. Waits for no writer."""
         self._expect_open()
         return status_of(self._layout, self._log, self._files, versions=self._versions, epochs=self._epochs,
-                         retired=self._retired, leases=self._leases, wanted=self._wanted)
+                         retired=self._retired, leases=self._leases, wanted=self._wanted, history=self._history)
 
     def _expect_open(self) -> None:
         if self._closed:
@@ -359,24 +382,6 @@ class ShardStore:
             raise UnknownTable(f"table {table!r} is not in package version {version}, its tables are {sorted(lines)}")
         return lines[table]
 
-    def _hold(self, delta: Delta) -> str:
-        entries = self._log.entries(delta.base_version, delta.table)
-        if delta.sequence in entries:
-            expect_same(delta, entries[delta.sequence])
-            return "already"
-        check_places(delta, self.shard, self.shards)
-        if entries and delta.sequence != max(entries) + 1:
-            missing = (max(entries) + 1, delta.sequence - 1)
-            raise SequenceGap(f"{delta}: this shard holds {min(entries)} to {max(entries)} for that version, send "
-                              f"{missing[0]} next", missing)
-        held = sum(self._log.payload_bytes(v, table) for v in self._log.versions() if v not in self._versions
-                   for table in self._log.tables(v))
-        if held + delta.bytes > self._held_bytes_max:
-            raise StoreError(f"{delta} cannot be held: deltas for versions that do not serve yet take {held} bytes, at "
-                             f"most {self._held_bytes_max}; add the snapshot of that version first")
-        self._log.append(delta)
-        return "held"
-
     def _show(self, epoch: Epoch) -> None:
         if self._epochs.get(epoch.number) == epoch:
             return
@@ -393,6 +398,26 @@ class ShardStore:
         self._leases.hold(epoch.number, self._hold_s, "published")
         self._epochs = {**self._epochs, epoch.number: epoch}
 
+    def _show_or_reload(self, epoch: Epoch) -> None:
+        try:
+            self._show(epoch)
+        except EpochError:
+            serving = self._versions.get(epoch.package_version)
+            if serving is None or not serving.is_stuck(self._leases):
+                raise
+            self._replace(*load_again(serving.base, self._log, self._files, self._epochs.values()))
+            self._show(epoch)
+
+    def _replace(self, version: Version, shown: Mapping[int, Epoch]) -> None:
+        """Serve a version from other tables, which show only some of its epochs."""
+        number = version.base.package_version
+        gone = {n for n, epoch in self._epochs.items() if epoch.package_version == number and n not in shown}
+        for epoch in gone:
+            self._leases.forget(epoch)
+        self._dropped |= gone
+        self._epochs = {n: epoch for n, epoch in self._epochs.items() if n not in gone}
+        self._versions = {**self._versions, number: version}
+
     def _publishable(self, epoch: Epoch) -> Mapping[str, Line]:
         lines = self._serving(epoch.package_version).lines
         if set(epoch.sequences) != set(lines):
@@ -401,6 +426,8 @@ class ShardStore:
         missing = {}
         for name, line in lines.items():
             sequence = epoch.sequences[name]
+            if line.damage:
+                raise StoreDamaged(f"epoch {epoch.number}: {line.damage}")
             if sequence < line.base or line.is_abandoned(sequence):
                 raise EpochError(f"epoch {epoch.number}: sequence {sequence} of table {name!r} is not held any more; "
                                  f"its base is {line.base}, abandoned are {line.abandoned}")
@@ -411,7 +438,8 @@ class ShardStore:
             if line.waits_for_leases(sequence):
                 self._wanted = epoch
                 raise StoreError(f"epoch {epoch.number} must wait: table {name!r} still has deltas that were "
-                                 "abandoned, because an epoch that shows them is held; try again when its leases have ended")
+                                 "abandoned, because an epoch that shows them is held; try again when its leases have "
+                                 "ended")
             if sequence > line.sequence:
                 missing[name] = (line.sequence + 1, sequence)
         if missing:
@@ -432,14 +460,17 @@ class ShardStore:
         return ranges
 
     def _note_abandoned(self, epoch: Epoch) -> None:
-        """What a rollback abandoned is passed over here too, whether or not this shard ever showed it."""
-        version = self._versions.get(epoch.package_version)
-        for name, last in epoch.abandoned.items():
-            line, first = version.lines.get(name) if version else None, epoch.sequences[name] + 1
-            if line is not None and first > line.base and not line.covers(first, last):
-                self._log.put_abandoned([(line.key, (first, last))])
-                line.abandon(first, last)
-                line.settle()
+        """What a rollback abandoned is passed over here too, whether or not this shard ever showed it, or serves the
+        version yet."""
+        if not epoch.abandoned or epoch.package_version in self._retired:
+            return
+        spans = unknown_ranges([epoch], self._log)
+        self._log.put_abandoned(spans)
+        serving = self._versions.get(epoch.package_version)
+        for (_, name), span in spans:
+            if serving is not None and name in serving.lines:
+                serving.lines[name].abandon(*span)
+                serving.lines[name].settle()
 
     def _expect_serves_not(self, version: int) -> None:
         self._expect_open()
@@ -454,24 +485,6 @@ class ShardStore:
             yield
         finally:
             self._leases.drop(epoch.number, holder)
-
-
-def _same(here: Version, base: Base) -> dict[str, Any]:
-    if here.base.generation == 0 and _content(here.base) != _content(base):
-        raise StoreError(f"package version {base.package_version} serves here with other files: what a version holds "
-                         "never changes, take a new number")
-    return {"state": "already", "refused": []}
-
-
-def _abandoned_in(epochs: list[Epoch], log: DeltaLog) -> list[tuple[Key, tuple[int, int]]]:
-    known = log.abandoned()
-    spans = [((epoch.package_version, table), (epoch.sequences[table] + 1, last))
-             for epoch in epochs for table, last in epoch.abandoned.items()]
-    return [(key, span) for key, span in spans if span not in known.get(key, ())]
-
-
-def _content(base: Base) -> dict[str, tuple[str, int]]:
-    return {name: (table.checksum, table.base_sequence) for name, table in base.tables.items()}
 
 
 def _check_version(version: Any) -> None:

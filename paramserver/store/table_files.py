@@ -41,7 +41,7 @@ class TableFiles:
     def load(self, path: Path, name: str, version: int, base_sequence: int, time_s: int) -> Any:
         """The table in the file at `path`, whose rows are of `base_sequence` and `time_s`, checked by the checksums of
         a snapshot. Raises TableFileError, also for rows of other shards, StoreDamaged, OptionError."""
-        options = dict(self.options(name, version) if callable(self.options) else self.options)
+        options = self._options_of(name, version)
         dtype = options.pop("dtype", None)
         options |= {"base_sequence": base_sequence, "base_time_s": time_s}
         if path.suffix != SNAPSHOT_SUFFIX:
@@ -53,12 +53,19 @@ class TableFiles:
         self._check_shard(path, table)
         return table
 
+    def counts(self, name: str, version: int) -> bool:
+        """Whether a table counts the deltas that contain an id before it takes the id's row: files hold no counts."""
+        return self._options_of(name, version).get("admit_after", 1) > 1
+
     def write(self, path: Path, table: Any, epoch: int, *, sequence: int, version: int, time_s: int) -> Path:
         """Write a table as of `epoch`, synced, to `path` and the suffix of snapshots. Returns the file's path. Raises
         TableFileError, StoreFull."""
         path = path.with_name(path.name + SNAPSHOT_SUFFIX)
         write_snapshot(path, table, epoch, base_sequence=sequence, package_version=version, time_s=time_s)
         return path
+
+    def _options_of(self, name: str, version: int) -> dict[str, Any]:
+        return dict(self.options(name, version) if callable(self.options) else self.options)
 
     def _check_shard(self, path: Path, table: Any) -> None:
         if self.shards == 1:

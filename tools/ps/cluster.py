@@ -123,6 +123,11 @@ class _Member:
         with self._access.client(self._address) as client:
             return client.push(delta)["state"]
 
+    def lease(self, epoch: int, ttl_s: float) -> None:
+        """Holds an epoch."""
+        with self._access.client(self._address) as client:
+            client.action("lease", epoch=epoch, ttl_s=ttl_s, holder="publisher")
+
     def status(self) -> dict[str, Any]:
         """The store's status."""
         with self._access.client(self._address) as client:

@@ -11,6 +11,7 @@ from rich.console import Console
 from paramserver.delta import read_delta
 from paramserver.epoch import Epoch
 from paramserver.errors import EpochError
+from paramserver.publish import previous_state
 from tools.ps.cluster import Cluster
 from tools.ps.errors import PsError
 from tools.ps.progress import bar
@@ -58,12 +59,15 @@ def publish(cluster: Cluster, version: int | None, sequences: dict[str, int], re
 
 
 def rollback(cluster: Cluster, to_epoch: int | None, require: str, wait_s: float) -> int:
-    """Publishes a new epoch that shows what an older one shows: the one before the newest when none is named."""
+    """Publishes a new epoch that shows what an older one shows. When none is named, that is the newest one of another
+    state that was not rolled back itself."""
     epochs = cluster.epochs()
     if to_epoch is None:
-        if len(epochs) < 2:
-            raise EpochError(f"there is {len(epochs)} epoch: nothing to roll back to")
-        to_epoch = epochs[-2].number
+        before = previous_state(epochs) if epochs else None
+        if before is None:
+            raise EpochError(f"none of {len(epochs)} epoch(s) shows an older state that was not rolled back: there is "
+                             "nothing to roll back to")
+        to_epoch = before.number
     epoch = cluster.publisher(require).rollback(to_epoch)
     return _shown(cluster, epoch, f"rolled back to epoch {to_epoch} as", wait_s)
 

@@ -13,6 +13,7 @@ import pyarrow.flight as fl
 import pytest
 
 from paramserver.delta import Delta, arrow_of, write_delta
+from paramserver.epoch import Epoch, write_epoch
 from paramserver.shard_map import shard_of
 from tests.paramserver.server.conftest import DIMS, IDS
 from tests.paramserver.server.flight_client import Refused, WireClient, failure
@@ -75,6 +76,34 @@ def test_an_epoch_published_before_its_delta_is_served_when_the_delta_comes(serv
     client.push(arrow_of(delta_of(1, np.array([5]))))
     served(client, 2)
     assert (client.lookup("item", [5], epoch=2)[0] == rows_of(np.array([5]), 32, 1)).all()
+
+
+def test_what_was_rolled_back_while_a_server_was_away_is_passed_over_at_its_start(serving, start, connect, tmp_path):
+    server, client = serving
+    client.push(arrow_of(delta_of(1, np.array([5]))))
+    publish(tmp_path / "cluster", 2, 7, item=1, user=0)
+    served(client, 2)
+    assert server.stop() == 0
+    write_epoch(tmp_path / "cluster", Epoch(3, 7, {"item": 0, "user": 0}, {"item": 1}))
+    client = connect(start())
+    served(client, 3)
+    # Epoch 2 would be held for minutes, and nothing could be staged until then.
+    assert client.push(arrow_of(delta_of(2, np.array([6]))))["state"] == "applied"
+
+
+def test_epochs_that_were_made_anew_are_not_answered_from_the_old_ones(serving, tmp_path):
+    server, client = serving
+    served(client, 1)
+    epochs = tmp_path / "cluster" / "epochs"
+    epochs.rename(tmp_path / "lost")
+    publish(tmp_path / "cluster", 1, 8, item=0, user=0)
+    deadline = time.monotonic() + SERVED_S
+    with pytest.raises(Refused, match="epoch 1 is not served"):
+        while time.monotonic() < deadline:
+            client.lookup("item", [1], epoch=1)
+    epochs.rename(tmp_path / "wrong")
+    (tmp_path / "lost").rename(epochs)
+    served(client, 1)
 
 
 def test_a_delta_that_cannot_be_taken_says_why(serving):
