@@ -23,7 +23,7 @@ from paramserver.errors import CallerError, ChecksumError, DeltaError
 from paramserver.shard_map import shard_of
 
 __all__ = ["DELTA_BYTES_MAX", "Delta", "arrow_of", "check_table_name", "delta_of", "expect_number", "read_delta",
-           "write_delta"]
+           "read_place", "write_delta"]
 
 #: Bytes of a delta's file, and of its ids and rows in memory.
 DELTA_BYTES_MAX = 4 << 30
@@ -174,6 +174,23 @@ def read_delta(source: str | Path | bytes) -> Delta:
     except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
         raise DeltaError(f"{name}: no Arrow IPC file or stream, or a damaged one ({error})") from error
     return delta_of(table, name)
+
+
+def read_place(path: str | Path) -> tuple[str, int, int]:
+    """(table, base_version, sequence) of the delta in an Arrow IPC file or stream, without its rows: its content may
+    be damaged all the same. Raises DeltaError."""
+    try:
+        with pa.OSFile(str(path)) as file:
+            magic = file.read(len(_FILE_MAGIC))
+            file.seek(0)
+            with pa.ipc.open_file(file) if magic == _FILE_MAGIC else pa.ipc.open_stream(file) as reader:
+                said = _metadata(reader.schema)
+        check_table_name(said["table"])
+    except DeltaError as error:
+        raise DeltaError(f"{path}: {error}") from error
+    except (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError) as error:
+        raise DeltaError(f"{path}: no Arrow IPC file or stream, or a damaged one ({error})") from error
+    return said["table"], said["base_version"], said["sequence"]
 
 
 def delta_of(table: pa.Table, origin: str = "the delta") -> Delta:

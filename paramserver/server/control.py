@@ -94,9 +94,9 @@ class Control:
         return {"directory": directory, "epoch": written.number, "package_version": written.package_version}
 
     def _add_snapshot(self, package_version: int, tables: dict[str, str],
-                      base_sequences: dict[str, int] | None = None) -> dict[str, Any]:
+                      base_sequences: dict[str, int] | None = None, time_s: int = 0) -> dict[str, Any]:
         paths = {name: _absolute(f"tables.{name}", path) for name, path in tables.items()}
-        result = self._store.add_snapshot(package_version, paths, base_sequences=base_sequences)
+        result = self._store.add_snapshot(package_version, paths, base_sequences=base_sequences, time_s=time_s)
         self._changed()
         return dict(result)
 

@@ -3,7 +3,6 @@
 import contextlib
 import secrets
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -40,15 +39,17 @@ class Intake:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def copy(self, folder: Path, version: int, tables: Mapping[str, str | Path], sequences: Mapping[str, int]) -> Base:
-        """Copy the files of a version's tables. Raises StoreFull, StoreError."""
+    def copy(self, folder: Path, version: int, tables: Mapping[str, str | Path], sequences: Mapping[str, int],
+             time_s: int) -> Base:
+        """Copy the files of a version's tables. time_s: of rows whose file does not say it, 0: that of the file. Raises
+        StoreFull, StoreError."""
         copied: dict[str, TableFile] = {}
         with durable.disk_errors(f"package version {version}"):
             for name, path in tables.items():
                 file = bases_.copy_file(Path(path), folder / f"{name}{Path(path).suffix}")
-                sequence, time_s = base_of(folder / file.file, version)
+                sequence, written_s = base_of(folder / file.file, version)
                 copied[name] = replace(file, base_sequence=int(sequences.get(name, sequence)),
-                                       time_s=time_s or int(time.time()))
+                                       time_s=written_s or time_s or int(Path(path).stat().st_mtime))
         return Base(folder, version, 0, self._files.shard, self._files.shards, copied, origin=origin_of(copied))
 
     def write(self, folder: Path, serving: Version, epoch: Epoch, generation: int) -> Base:
@@ -125,8 +126,11 @@ class Intake:
         bases_.remove_bases(self._layout.bases, {version: serving.base for version, serving in versions.items()})
 
 
-def check_tables(tables: Mapping[str, str | Path]) -> None:
-    """Raise OptionError, DeltaError unless there is at least one table, and each has a fit name and kind of file."""
+def check_tables(tables: Mapping[str, str | Path], sequences: Mapping[str, int]) -> None:
+    """Raise OptionError, DeltaError unless there is at least one table, each has a fit name and kind of file, and
+    `sequences` are of some of them."""
+    if unknown := sorted(set(sequences) - set(tables)):
+        raise OptionError(f"base_sequences names {', '.join(map(repr, unknown))}, the tables are {sorted(tables)}")
     if not tables:
         raise OptionError("tables is empty, expected a file for each table of the package version")
     for name, path in tables.items():

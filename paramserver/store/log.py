@@ -117,7 +117,7 @@ class DeltaLog:
                         if self._entries[key][sequence].payload != "dropped"]
         if dropped or forgotten:
             self._write([*((_entry_key(entry), replace(entry, payload="dropped").encoded()) for entry in dropped),
-                         *((_entry_key(entry), None) for entry in forgotten)])
+                         *((_entry_key(entry), None) for entry in forgotten)], rewritten=True)
         for entry in dropped:
             self._entries[entry.base_version, entry.table][entry.sequence] = replace(entry, payload="dropped")
         self._remove(forgotten)
@@ -206,15 +206,17 @@ class DeltaLog:
             self._db = open_rocks(self._folder)
         return self._db
 
-    def _write(self, puts: list[tuple[bytes, bytes | None]], path: Path | None = None) -> None:
-        """One batch: a key's new value, or None to delete it. path: the file that the first value names."""
+    def _write(self, puts: list[tuple[bytes, bytes | None]], path: Path | None = None, *,
+               rewritten: bool = False) -> None:
+        """One batch: a key's new value, or None to delete it. path: the file that the first value names. rewritten: the
+        keys are of records acknowledged before, which stay whatever becomes of this write."""
         with _rocks_errors(self._folder):
             db = self._live()
             try:
                 # With the keys of a failed write gone first, a delta refused then is as if it had never been sent.
                 _commit(db, [(key, None) for key in self._doubtful] + puts, self._sync)
             except BaseException:
-                self._doubtful |= {key: path for key, value in puts if value is not None}
+                self._doubtful |= {key: path for key, value in puts if value is not None and not rewritten}
                 self._shut()
                 raise
         for doubtful in set(self._doubtful.values()) - {path, None}:

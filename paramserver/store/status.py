@@ -24,14 +24,15 @@ def status_of(layout: Layout, log: DeltaLog, files: TableFiles, *, versions: Map
     """JSON-ready, versions as text:
 
     {"directory", "shard", "shards", "free_bytes", "log_bytes", "newest_epoch", "wanted_epoch" (seen but not yet
-    possible here, 0: none), "epoch_problems": {number: why that epoch of the cluster is not shown here}, "diverged" (how
-    the cluster's epochs differ from those shown here, so that nothing is served; empty: they do not), "epochs": [{"number",
-    "package_version", "sequences", "leases": {holder: seconds left}}], "retired": [versions], "versions": {version:
-    {table: {"rows", "dim", "dtype", "sequence" (newest staged), "base_sequence", "published" (newest epoch's sequence),
-    "lag" (deltas that the newest known epoch names and this shard lacks), "waits_for_leases" (deltas are refused until
-    a rolled-back epoch is let go), "damage" (why nothing can be built on its base; empty: it can), "checkpoints"
-    (whether its log can be shortened: not with admit_after, since a base holds no counts), "disk_bytes" (its base),
-    "log_bytes", "log_deltas"}}}, "held": {version: {table: {"first", "last", "deltas", "log_bytes"}}}}."""
+    possible here, 0: none), "epoch_problems": {number: why that epoch of the cluster is not shown here}, "diverged"
+    (how the cluster's epochs differ from those shown here, so that nothing is served; empty: they do not),
+    "epochs": [{"number", "package_version", "sequences", "leases": {holder: seconds left}}], "retired": [versions],
+    "versions": {version: {table: {"rows", "dim", "dtype", "sequence" (newest staged), "base_sequence", "published"
+    (newest epoch's sequence), "lag" (deltas that the newest known epoch names and this shard lacks),
+    "waits_for_leases" (deltas are refused until a rolled-back epoch is let go), "damage" (why nothing can be built
+    on its base; empty: it can), "checkpoints" (whether its log can be shortened: not with admit_after, since a base
+    holds no counts), "disk_bytes" (its base), "log_bytes", "log_deltas"}}}, "held": {version: {table: {"first",
+    "last", "deltas", "log_bytes"}}}}."""
     held = [v for v in log.versions() if v not in versions and v not in retired]
     newest = max(epochs, default=0)
     return {

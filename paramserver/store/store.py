@@ -259,18 +259,20 @@ class ShardStore:
             return gone
 
     def add_snapshot(self, package_version: int, tables: Mapping[str, str | Path], *,
-                     base_sequences: Mapping[str, int] | None = None) -> dict[str, Any]:
+                     base_sequences: Mapping[str, int] | None = None, time_s: int = 0) -> dict[str, Any]:
         """Serve a package version from the files of all its tables: copied, loaded, then renamed into place as one. The
         deltas held for it are applied. base_sequences: what each file's rows are of, 0 when not said.
+        time_s: when rows were written whose files do not say it, seconds since 1970; 0: when their file was. Replicas
+        must be told the same, or their rows expire at different times.
 
         Returns {"state": "added" | "already", "refused": [what was held but does not fit]}. Raises OptionError,
         RetiredVersion, TableFileError, StoreError when the version is here with other content, or when the files hold
         what a rollback abandoned, StoreFull. A version that such a rollback made useless here is replaced."""
         _check_version(package_version)
-        check_tables(tables)
+        check_tables(tables, base_sequences or {})
         with self._intake_lock, self._intake.folder() as folder:
             self._expect_serves_not(package_version)
-            base = self._intake.copy(folder, package_version, tables, base_sequences or {})
+            base = self._intake.copy(folder, package_version, tables, base_sequences or {}, time_s)
             here = self._versions.get(package_version)
             if here is not None and not here.damage:
                 expect_content(here.base, base)
@@ -338,10 +340,15 @@ class ShardStore:
 
     def retire(self, version: int) -> None:
         """Forget a package version for good: its tables, deltas and epochs; deltas for it are refused from then on.
-        Raises EpochError while it is the newest epoch's, or while someone leases an epoch of it."""
+        Retired ones stay as they are. Raises EpochError for one that was never here, while it is the newest epoch's, or
+        while someone leases an epoch of it."""
         with self._intake_lock, self._lock:
             self._expect_open()
             _check_version(version)
+            if version in self._retired:
+                return
+            if version not in {*self._versions, *self._log.versions()}:
+                raise EpochError(f"package version {version} was never here, serving are {sorted(self._versions)}")
             numbers = [n for n, epoch in sorted(self._epochs.items()) if epoch.package_version == version]
             if numbers and numbers[-1] == max(self._epochs):
                 raise EpochError(f"package version {version} is what epoch {numbers[-1]}, the newest, shows: publish "

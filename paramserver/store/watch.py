@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from paramserver.delta import Delta, read_delta
+from paramserver.delta import Delta, read_delta, read_place
 from paramserver.errors import CallerError, OperatingError, ParamServerError, StoreError
 
 __all__ = ["DeltaWatch"]
@@ -22,6 +22,8 @@ class DeltaWatch:
         self._folder, self._stage = Path(folder), stage
         self._shard, self._shards = shard, shards
         self._done: dict[str, tuple[int, int, int]] = {}
+        # Of files read once: what they were then, and where their deltas belong.
+        self._places: dict[str, tuple[tuple[int, int, int], tuple[str, int, int]]] = {}
         #: Files that can never be taken, with the reason; a file written anew is tried anew.
         self.refused: dict[str, str] = {}
         #: Files that could not be taken yet, with the reason: a gap before them, or a full disk.
@@ -39,12 +41,21 @@ class DeltaWatch:
         self.refused = {name: why for name, why in self.refused.items() if self._done.get(name) == found.get(name)}
         self.waiting = {}
         outcomes: dict[str, str] = {}
-        deltas = []
+        self._places = {name: known for name, known in self._places.items() if known[0] == found.get(name)}
         for name, seen in found.items():
-            if self._done.get(name) != seen:
-                self._try(name, seen, outcomes, lambda name=name: deltas.append((self._read(name), name)) or "read")
-        for delta, name in sorted(deltas, key=lambda item: (item[0].table, item[0].base_version, item[0].sequence)):
-            self._try(name, found[name], outcomes, lambda delta=delta: self._stage(delta))
+            if self._done.get(name) != seen and name not in self._places:
+                self._try(name, seen, outcomes, lambda name=name, seen=seen: self._place(name, seen))
+        waiting = [(place, name) for name, (seen, place) in self._places.items() if self._done.get(name) != seen]
+        # One file's rows at a time are in memory, and none of those behind a file that must wait.
+        first: dict[tuple[str, int], str] = {}
+        for (table, version, _), name in sorted(waiting):
+            before = first.get((table, version))
+            if before is None:
+                self._try(name, found[name], outcomes, lambda name=name: self._stage(self._read(name)))
+            else:
+                outcomes[name], self.waiting[name] = "waiting", f"{before} comes first, which waits"
+            if outcomes[name] == "waiting":
+                first.setdefault((table, version), name)
         return outcomes
 
     def run(self, stop: threading.Event, interval_s: float = 1.0) -> None:
@@ -52,6 +63,10 @@ class DeltaWatch:
         while not stop.is_set():
             self.poll()
             stop.wait(interval_s)
+
+    def _place(self, name: str, seen: tuple[int, int, int]) -> str:
+        self._places[name] = seen, read_place(self._folder / name)
+        return "read"
 
     def _read(self, name: str) -> Delta:
         return read_delta(self._folder / name).split(self._shards)[self._shard]

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from paramserver.delta import Delta, arrow_of, delta_of, read_delta, write_delta
+from paramserver.delta import Delta, arrow_of, delta_of, read_delta, read_place, write_delta
 from paramserver.errors import ArrayError, ChecksumError, DeltaError, IdError
 from paramserver.shard_map import shard_of
 
@@ -187,3 +187,13 @@ def outcome(raw, original):
 def test_any_bytes_give_only_typed_errors(raw, magic):
     with pytest.raises(DeltaError):
         read_delta(magic + raw)
+
+
+@pytest.mark.parametrize("cut", [*range(0, 64, 7), 300])
+def test_where_a_delta_belongs_is_read_without_its_rows(tmp_path, cut):
+    path = tmp_path / "a.arrow"
+    write_delta(path, Delta("item", 4, 7, np.arange(9), np.zeros((9, 2), np.float32), np.array([-1])))
+    assert read_place(path) == ("item", 4, 7)
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(DeltaError, match="a.arrow: no Arrow IPC file or stream, or a damaged one"):
+        read_place(path)

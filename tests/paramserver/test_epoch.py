@@ -7,7 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from paramserver import durable
-from paramserver.epoch import EPOCHS_FOLDER, Epoch, epoch_numbers, newest_epoch, read_epoch, read_epochs, write_epoch
+from paramserver.epoch import (
+    EPOCHS_FOLDER,
+    Epoch,
+    epoch_numbers,
+    newest_epoch,
+    prune_epochs,
+    read_epoch,
+    read_epochs,
+    write_epoch,
+)
 from paramserver.errors import EpochError, StoreDamaged, StoreError, StoreFull
 
 
@@ -102,3 +111,22 @@ def test_damaged_epoch_files_give_only_typed_errors(tmp_path):
         except StoreDamaged as error:
             outcomes.add(type(error))
     assert outcomes == {StoreDamaged}
+
+
+def test_epochs_that_nobody_holds_are_removed_but_rollbacks_and_the_newest_of_each_version(tmp_path):
+    for epoch in (Epoch(1, 4, {"item": 1}), Epoch(2, 4, {"item": 2}), Epoch(3, 4, {"item": 1}, {"item": 2}),
+                  Epoch(4, 4, {"item": 3}), Epoch(5, 5, {"item": 0}), Epoch(6, 5, {"item": 1})):
+        write_epoch(tmp_path, epoch)
+    assert prune_epochs(tmp_path, 2) == [1]
+    assert prune_epochs(tmp_path, 99) == [2, 5]
+    assert epoch_numbers(tmp_path) == [3, 4, 6]
+
+
+def test_an_epoch_whose_name_may_not_last_is_called_published(tmp_path, monkeypatch):
+    def fails(folder):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(durable, "sync_folder", fails)
+    with pytest.raises(StoreError, match="^published, but .*epochs could not be synced"):
+        write_epoch(tmp_path, Epoch(1, 4, {"item": 1}))
+    assert epoch_numbers(tmp_path) == [1]

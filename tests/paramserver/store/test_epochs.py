@@ -213,6 +213,12 @@ def test_retiring_a_version(store, clock):
         assert (again.versions(), numbers(again), again.status()["retired"]) == ([5], [2], [VERSION])
 
 
+def test_a_version_that_was_never_here_is_not_retired(store):
+    with pytest.raises(EpochError, match=r"package version 999 was never here, serving are \[4\]"):
+        store.retire(999)
+    assert add(store, version=999)["state"] == "added"
+
+
 def test_a_shard_adopts_what_the_cluster_published(tmp_path, store, clock):
     cluster = tmp_path / "cluster"
     assert store.adopt(cluster) == []

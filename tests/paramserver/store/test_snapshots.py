@@ -1,6 +1,7 @@
 """Bases and snapshots: what comes in is copied and checked, the log is cut below a base, a snapshot starts a shard."""
 
 import json
+import os
 import shutil
 import threading
 import time
@@ -16,6 +17,7 @@ from paramserver.errors import (
     SequenceConflict,
     StoreDamaged,
     StoreError,
+    StoreFull,
     TableFileError,
 )
 from paramserver.store import log as log_
@@ -31,6 +33,7 @@ from tests.paramserver.store.making import (
     large_delta,
     open_store,
     rows_at,
+    rows_of,
     serving,
     table_file,
 )
@@ -303,3 +306,56 @@ def test_options_may_depend_on_table_and_version(tmp_path):
     with serving(tmp_path / "shard", tables=("item", "user"), options=options) as store:
         assert set(asked) == {("item", VERSION), ("user", VERSION)}
         assert [store.tables(VERSION)[name].dtype for name in ("item", "user")] == ["f32", "f16"]
+
+
+def test_a_version_stays_what_it_came_as_after_a_checkpoint(tmp_path, store, clock):
+    store.stage(delta_of(1))
+    store.publish(Epoch(1, VERSION, {"item": 1}))
+    assert store.checkpoint(VERSION) == 1
+    with pytest.raises(StoreError, match="serves here with other files"):
+        store.add_snapshot(VERSION, {"item": table_file(tmp_path / "item.parquet", salt=9)})
+    assert store.add_snapshot(VERSION, {"item": table_file(tmp_path / "same.parquet")})["state"] == "already"
+
+
+def test_sequences_of_unknown_tables_are_refused(tmp_path, store):
+    with pytest.raises(OptionError, match=r"base_sequences names 'itme', the tables are \['item'\]"):
+        store.add_snapshot(8, {"item": table_file(tmp_path / "item.parquet")}, base_sequences={"itme": 7})
+
+
+def test_replicas_take_the_time_of_a_file_or_of_the_caller(tmp_path):
+    file = table_file(tmp_path / "item.parquet")
+    os.utime(file, (5_000, 5_000))
+    for name, told, expected_s in (("a", {}, 5_000), ("b", {}, 5_000), ("c", {"time_s": 7_000}, 7_000)):
+        with open_store(tmp_path / name) as store:
+            store.add_snapshot(VERSION, {"item": file}, **told)
+            manifest = read_manifest(next((tmp_path / name / "bases").iterdir()))
+            assert manifest.tables["item"].time_s == expected_s
+
+
+def test_a_version_that_counts_ids_keeps_its_log(tmp_path):
+    with serving(tmp_path / "shard", options={"admit_after": 2}) as store:
+        store.stage(delta_of(1, ids=(777,)))
+        store.publish(Epoch(1, VERSION, {"item": 1}))
+        assert store.checkpoint(VERSION) is None
+        assert not store.status()["versions"][str(VERSION)]["item"]["checkpoints"]
+    with open_store(tmp_path / "shard", options={"admit_after": 2}) as again:
+        again.stage(delta_of(2, ids=(777,)))
+        again.publish(Epoch(2, VERSION, {"item": 2}))
+        assert rows_at(again)[777] == rows_of([777], 2000).tolist()[0]
+
+
+def test_a_failed_rewrite_keeps_what_was_acknowledged(tmp_path, store, monkeypatch):
+    store.stage(delta_of(1))
+    store.publish(Epoch(1, VERSION, {"item": 1}))
+
+    def full(*unused):
+        raise OSError("IO error: No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_, "_commit", full)
+        with pytest.raises(StoreFull):
+            store.checkpoint(VERSION)
+    store.stage(delta_of(2))
+    store.close()
+    with open_store(store.directory) as again, pytest.raises(SequenceConflict):
+        again.stage(delta_of(1, ids=(5,), salt=3))

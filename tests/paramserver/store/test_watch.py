@@ -1,11 +1,13 @@
 """The watched folder: files are staged in the order of their sequences, each once, and say why when they are not."""
 
 import threading
+import weakref
 
 import pytest
-from paramserver.delta import write_delta
+from paramserver.delta import read_delta, write_delta
 from paramserver.errors import StoreError, StoreFull
 from paramserver.store import DeltaWatch
+from paramserver.store import watch as watching
 
 from tests.paramserver.store.making import VERSION, delta_of, serving
 
@@ -53,6 +55,28 @@ def test_what_cannot_be_taken_says_why_and_is_tried_anew_when_it_changes(folder,
     write_delta(folder / "a.arrow", wide(1))
     assert watch.poll() == {"a.arrow": "applied", "b.arrow": "applied"}
     assert (watch.refused, watch.waiting) == ({}, {})
+
+
+def test_one_delta_at_a_time_is_in_memory_and_what_waits_is_not_read(folder, store, monkeypatch):
+    alive, most, read = weakref.WeakSet(), [], []
+
+    def counted(path):
+        delta = read_delta(path)
+        alive.add(delta)
+        read.append(path.name)
+        most.append(len(alive))
+        return delta
+
+    monkeypatch.setattr(watching, "read_delta", counted)
+    watch = watch_of(folder, store)
+    for sequence in (1, 2, 3, 5, 6):
+        write_delta(folder / f"{sequence}.arrow", wide(sequence))
+    assert set(watch.poll().values()) == {"applied", "waiting"} and max(most) == 1
+    assert read == ["1.arrow", "2.arrow", "3.arrow", "5.arrow"]
+    assert "5.arrow comes first" in watch.waiting["6.arrow"]
+    assert watch.poll() == {"5.arrow": "waiting", "6.arrow": "waiting"} and read[4:] == ["5.arrow"]
+    write_delta(folder / "4.arrow", wide(4))
+    assert set(watch.poll().values()) == {"applied"} and store.tables(VERSION)["item"].sequence == 6
 
 
 def test_a_full_disk_is_waited_for(folder, store):
