@@ -29,6 +29,30 @@ struct Shared {
 
 void count(std::atomic<std::uint64_t>& counter) { counter.fetch_add(1, std::memory_order_relaxed); }
 
+// What a lane has said to the ids of one shard. From kOtherMap on it is its last word: it need not be asked again.
+enum class Said : std::uint8_t {
+  kNothing,       // asked, and on its way
+  kNotNow,        // full, broken, or a refusal that waiting may heal
+  kUnknownEpoch,  // retired, or not there yet
+  kOtherMap,
+  kPartly,        // an answer in which rows are unavailable
+  kNever,         // a refusal that waiting does not heal
+};
+
+Said said_by(AnswerCode refusal) {
+  switch (refusal) {
+    case AnswerCode::kShardMapMismatch:
+      return Said::kOtherMap;
+    case AnswerCode::kUnknownEpoch:
+      return Said::kUnknownEpoch;
+    case AnswerCode::kUnknownTable:
+    case AnswerCode::kBadRequest:
+      return Said::kNever;
+    default:
+      return Said::kNotNow;
+  }
+}
+
 // The ids of one shard. All methods under the mailbox's mutex.
 class Part {
  public:
@@ -41,7 +65,7 @@ class Part {
   Part& operator=(const Part&) = delete;
 
   bool settled() const { return settled_; }
-  bool other_map() const { return other_map_; }
+  bool map_differs() const { return map_differs_; }
   PartAnswer answer() const { return {best_, best_ == nullptr ? 0 : best_->rows, rest_}; }
 
   void step(std::int64_t now_ns, bool over) {
@@ -58,14 +82,19 @@ class Part {
 
   // When to look again if nothing comes.
   std::int64_t wake_ns(std::int64_t now_ns) const {
-    if (running_.empty()) return std::max(round_ns_, now_ns + kNoLaneNs);
-    return std::max(running_.back().lookup->heard_ns + (hedged_ ? call_.stall_ns : call_.hedge_ns), now_ns + kNoLaneNs);
+    const std::int64_t soonest_ns = std::max(round_ns_, now_ns + kNoLaneNs);
+    if (running_.empty()) return soonest_ns;
+    return std::max(running_.back().lookup->heard_ns + (hedged_ ? call_.stall_ns : call_.hedge_ns), soonest_ns);
   }
 
  private:
   struct Running {
     std::shared_ptr<Try> lookup;
     Lane* lane;
+  };
+  struct Asked {
+    const Lane* lane;
+    Said said;
   };
 
   void collect() {
@@ -79,19 +108,41 @@ class Part {
       keep_best(one.lookup);
       if (one.lookup->outcome == Outcome::kAnswered) {
         call_.pace.record(one.lookup->silence_ns);
-        settled_ = true;
+        settled_ = one.lookup->missing == 0;
+        note(one.lane, Said::kPartly);
       } else if (one.lookup->outcome == Outcome::kRefused) {
-        refused(one.lookup->code);
+        const auto code = static_cast<std::size_t>(one.lookup->code);
+        count(call_.counters.refusals[std::min(code, kAnswerCodes - 1)]);
+        note(one.lane, said_by(one.lookup->code));
+      } else {
+        note(one.lane, Said::kNotNow);
       }
     }
     if (settled_) forget_all();
   }
 
-  void refused(AnswerCode code) {
-    count(call_.counters.refusals[std::min<std::size_t>(static_cast<std::size_t>(code), kAnswerCodes - 1)]);
-    if (code == AnswerCode::kShardMapMismatch) map_differs_ = true;
-    if (code == AnswerCode::kUnknownEpoch) epoch_unknown_ = true;
-    if (code == AnswerCode::kUnknownTable || code == AnswerCode::kBadRequest) hopeless_ = true;
+  void note(const Lane* lane, Said said) {
+    for (Asked& one : asked_) {
+      if (one.lane == lane) one.said = said;
+    }
+  }
+
+  bool says_other_map() const {
+    return std::any_of(asked_.begin(), asked_.end(), [](const Asked& one) { return one.said == Said::kOtherMap; });
+  }
+
+  // Whether no lane that can be reached would say anything else if it was asked again.
+  bool all_said_no(std::int64_t now_ns) const {
+    const Question& question = call_.question;
+    const bool too_late = question.epoch < question.view->newest_epoch ||
+                          now_ns - call_.began_ns > question.options.epoch_wait_ms * kMs;
+    return std::all_of(lanes_.begin(), lanes_.end(), [&](const auto& lane) {
+      if (lane->state() == LaneState::kDown) return true;
+      const auto asked =
+          std::find_if(asked_.begin(), asked_.end(), [&](const Asked& one) { return one.lane == lane.get(); });
+      if (asked == asked_.end()) return false;
+      return asked->said >= Said::kOtherMap || (asked->said == Said::kUnknownEpoch && too_late);
+    });
   }
 
   void start(std::int64_t now_ns) {
@@ -101,17 +152,20 @@ class Part {
       started_ = true;
       return;
     }
-    if (map_differs_) {
-      other_map_ = true;
+    if (says_other_map()) {
+      map_differs_ = true;
+      if (call_.question.last_try) give_up(RowStatus::kUnavailable);
       return;
     }
-    const bool reachable = std::any_of(lanes_.begin(), lanes_.end(),
-                                       [](const auto& lane) { return lane->state() != LaneState::kDown; });
-    const bool retired = epoch_unknown_ && call_.question.epoch < call_.question.view->newest_epoch;
-    const bool waited = epoch_unknown_ && now_ns - call_.began_ns > call_.question.options.epoch_wait_ms * kMs;
-    if (!reachable || hopeless_ || retired || waited) return give_up(RowStatus::kUnavailable);
-    // Another round: a replica may have come back, caught up or caught its breath.
-    tried_.clear();
+    if (all_said_no(now_ns)) return give_up(RowStatus::kUnavailable);
+    next_round(now_ns);
+  }
+
+  // After a pause lanes are asked again: one may have come back, caught up or caught its breath.
+  void next_round(std::int64_t now_ns) {
+    std::erase_if(asked_, [](const Asked& one) {
+      return one.said == Said::kNotNow || one.said == Said::kUnknownEpoch;
+    });
     round_ns_ = now_ns + pause_ns_;
     pause_ns_ = std::min(2 * pause_ns_, kRoundMaxNs);
   }
@@ -122,7 +176,14 @@ class Part {
     const std::int64_t silence = now_ns - last.lookup->heard_ns;
     if (silence >= call_.stall_ns) {
       last.lane->suspect();
-      if (send(now_ns, true)) count(call_.counters.failovers);
+      if (now_ns < round_ns_) return;
+      if (send(now_ns, true)) {
+        count(call_.counters.failovers);
+      } else if (says_other_map() && !call_.question.last_try) {
+        map_differs_ = true;
+      } else {
+        next_round(now_ns);
+      }
     } else if (!hedged_ && silence >= call_.hedge_ns) {
       hedged_ = true;
       if (has_lane(false) && call_.pace.take_hedge() && send(now_ns, false)) count(call_.counters.hedges);
@@ -132,14 +193,14 @@ class Part {
   bool usable(const Lane& lane, bool suspects_too) const {
     const LaneState state = lane.state();
     return (state == LaneState::kUp || (suspects_too && state == LaneState::kSuspect)) &&
-           std::find(tried_.begin(), tried_.end(), &lane) == tried_.end();
+           std::none_of(asked_.begin(), asked_.end(), [&](const Asked& one) { return one.lane == &lane; });
   }
 
   bool has_lane(bool suspects_too) const {
     return std::any_of(lanes_.begin(), lanes_.end(), [&](const auto& lane) { return usable(*lane, suspects_too); });
   }
 
-  // The best lane not tried yet: one that is up before a suspect one, then the least busy. Ties go around.
+  // The best lane not asked in this round: one that is up before a suspect one, then the least busy. Ties go around.
   Lane* choose(bool suspects_too) const {
     static std::atomic<std::uint32_t> turn{0};
     const std::uint32_t first = turn.fetch_add(1, std::memory_order_relaxed);
@@ -155,9 +216,10 @@ class Part {
 
   bool send(std::int64_t now_ns, bool suspects_too) {
     while (Lane* const lane = choose(suspects_too)) {
-      tried_.push_back(lane);
+      asked_.push_back({lane, Said::kNotNow});
       auto lookup = message(now_ns);
       if (!lane->send(lookup)) continue;
+      asked_.back().said = Said::kNothing;
       count(call_.counters.messages);
       running_.push_back({std::move(lookup), lane});
       return true;
@@ -185,7 +247,8 @@ class Part {
   }
 
   void keep_best(const std::shared_ptr<Try>& lookup) {
-    if (best_ == nullptr || lookup->rows > best_->rows) best_ = lookup;
+    const auto had = [](const Try& one) { return one.rows - one.missing; };
+    if (best_ == nullptr || had(*lookup) > had(*best_)) best_ = lookup;
   }
 
   void give_up(RowStatus rest) {
@@ -208,7 +271,7 @@ class Part {
   const std::uint32_t shard_;
   const ShardIds ids_;
   std::vector<Running> running_;
-  std::vector<const Lane*> tried_;
+  std::vector<Asked> asked_;  // each lane at most once
   std::shared_ptr<Try> best_;
   RowStatus rest_ = RowStatus::kUnavailable;
   std::int64_t round_ns_ = 0;
@@ -216,17 +279,14 @@ class Part {
   bool settled_;
   bool started_ = false;
   bool hedged_ = false;
-  bool map_differs_ = false;  // some replica says so
-  bool other_map_ = false;    // all that could be asked
-  bool epoch_unknown_ = false;
-  bool hopeless_ = false;
+  bool map_differs_ = false;  // a replica says so, and none answers
 };
 
 std::chrono::steady_clock::time_point time_of(std::int64_t ns) {
   return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(ns));
 }
 
-// True when a shard has another map.
+// False when a shard has another map and there may be another try.
 bool run(Shared& call, std::vector<std::unique_ptr<Part>>& parts) {
   const Question& question = call.question;
   std::unique_lock lock(call.mailbox->mutex);
@@ -238,12 +298,12 @@ bool run(Shared& call, std::vector<std::unique_ptr<Part>>& parts) {
     bool settled = true;
     for (const auto& part : parts) {
       if (!part->settled()) part->step(now_ns, cancelled || now_ns >= question.deadline_ns);
-      if (part->other_map()) return true;
+      if (part->map_differs() && !question.last_try) return false;
       if (part->settled()) continue;
       settled = false;
       wake_ns = std::min(wake_ns, part->wake_ns(now_ns));
     }
-    if (settled) return false;
+    if (settled) return true;
     call.mailbox->changed.wait_until(lock, time_of(wake_ns));
   }
 }
@@ -262,20 +322,22 @@ bool ask_shards(const Question& question, const std::vector<ShardIds>& ids, Pace
   for (std::uint32_t shard = 0; shard < ids.size(); ++shard) {
     parts.push_back(std::make_unique<Part>(call, shard, ids[shard]));
   }
-  bool other_map = false;
+  bool done = false;
   try {
-    other_map = run(call, parts);
+    done = run(call, parts);
   } catch (...) {
     const std::lock_guard lock(call.mailbox->mutex);
     parts.clear();
     throw;
   }
-  if (other_map) count(counters.mismatches);
   answers->clear();
   const std::lock_guard lock(call.mailbox->mutex);
+  if (std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part->map_differs(); })) {
+    count(counters.mismatches);
+  }
   for (const auto& part : parts) answers->push_back(part->answer());
   parts.clear();
-  return !other_map;
+  return done;
 }
 
 }  // namespace paramserver::flight

@@ -2,10 +2,12 @@
 // silent, and ends when every shard is settled, the deadline has passed or the caller cancelled.
 //
 // A part of the call (one shard) is settled
-//   answered        by the first replica that sent all rows;
+//   answered        by the first replica that sent all rows, none of them unavailable to itself;
 //   kDeadline       when time is over; rows that came by then count;
-//   kUnavailable    when no replica can be reached, or all refuse in a way that waiting does not heal.
-// A replica of one shard answers for the epoch asked or not at all, so a part may go to any of them.
+//   kUnavailable    when no replica can be reached, or all that can refuse in a way that waiting does not heal; the
+//                   answer with the most rows counts.
+// A replica of one shard answers for the epoch asked or not at all, so a part may go to any of them. They are asked in
+// rounds: each once, then after a growing pause again those that refused in a way that waiting may heal.
 //
 // Thread-safety: a call belongs to one thread; Counters and Pace are shared.
 #pragma once
@@ -54,6 +56,7 @@ struct Question {
   std::int64_t deadline_ns = 0;
   const std::atomic<bool>* cancelled = nullptr;
   CallOptions options;
+  bool last_try = false;  // of a shard whose map is another, ids are unavailable, and the other shards' answers count
 };
 
 struct PartAnswer {
@@ -62,8 +65,8 @@ struct PartAnswer {
   RowStatus rest = RowStatus::kUnavailable;       // of ids past those
 };
 
-// False when the replicas of a shard say that the map is another: nothing of the answer may then be used. Throws
-// std::bad_alloc.
+// False when the replicas of a shard say that the map is another, and it is not the last try: nothing of the answer is
+// then of use. Throws std::bad_alloc.
 bool ask_shards(const Question& question, const std::vector<ShardIds>& ids, Pace& pace, CallCounters& counters,
                 std::vector<PartAnswer>* answers);
 

@@ -97,7 +97,7 @@ bool Lane::send(const std::shared_ptr<Try>& lookup) {
   lookup->sent_ns = lookup->heard_ns = monotonic_ns();
   waiting_.emplace(lookup->header.lookup, lookup);
   waiting_bytes_ += bytes;
-  queue_.push_back(lookup);
+  queue_.push_back(lookup->header.lookup);
   counted_.sent += 1;
   last_.header = lookup->header;
   last_.table = lookup->table;
@@ -234,9 +234,9 @@ std::shared_ptr<Try> Lane::next(const Stream& stream) {
   for (;;) {
     work_.wait(lock, [&] { return stopping_ || stream.broken || !queue_.empty(); });
     if (stopping_ || stream.broken) return nullptr;
-    std::shared_ptr<Try> lookup = std::move(queue_.front());
+    const auto found = waiting_.find(queue_.front());
     queue_.pop_front();
-    if (waiting_.contains(lookup->header.lookup)) return lookup;
+    if (found != waiting_.end()) return found->second;
   }
 }
 

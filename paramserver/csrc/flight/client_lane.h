@@ -113,7 +113,7 @@ class Lane {
 
   mutable std::mutex mutex_;
   std::condition_variable work_;
-  std::deque<std::shared_ptr<Try>> queue_;
+  std::deque<std::uint64_t> queue_;  // numbers, some perhaps of what is forgotten: those hold no ids
   std::unordered_map<std::uint64_t, std::shared_ptr<Try>> waiting_;
   std::uint64_t waiting_bytes_ = 0;
   std::uint64_t last_number_ = 0;

@@ -76,20 +76,22 @@ void RemoteTable::give_back(std::unique_ptr<Scratch> scratch) const noexcept {
   if (scratch_.size() < kScratchKept) scratch_.push_back(std::move(scratch));
 }
 
-// Asks the shards. When they know another map, the map is read again: whichever side is behind, it catches up soon.
+// Asks the shards. When they know another map, the map is read again: whichever side is behind, it catches up soon. A
+// last try keeps what the shards that agree say: they have checked that the ids are theirs, so their rows are right.
 void RemoteTable::ask(Question& question, const std::int64_t* ids, std::size_t n, Scratch& scratch) const {
-  const std::int64_t until_ns = std::min(question.deadline_ns, monotonic_ns() + call_.map_wait_ms * kMs);
+  const std::int64_t began_ns = monotonic_ns();
+  const std::int64_t until_ns =
+      began_ns + std::min(call_.map_wait_ms * kMs, (question.deadline_ns - began_ns) / 4 * 3);
   for (std::int64_t pause_ns = kMapPauseNs;; pause_ns *= 2) {
     const auto shards = static_cast<std::uint32_t>(question.view->shards.size());
     scratch.router.route(ids, n, std::max(1u, shards), &scratch.routes);
     scratch.answers.assign(scratch.routes.ids.size(), {});
     if (shards == 0 || question.epoch == 0) return;
     unique_.fetch_add(scratch.routes.first.back(), std::memory_order_relaxed);
+    question.last_try = monotonic_ns() >= until_ns;
     if (ask_shards(question, scratch.routes.ids, pace_, counters_, &scratch.answers)) return;
-    scratch.answers.assign(scratch.routes.ids.size(), {});
-    const std::int64_t now_ns = monotonic_ns();
-    if (now_ns >= until_ns) return;
-    question.view = cluster_->view_after(question.view->map_version, std::min(until_ns, now_ns + pause_ns));
+    question.view =
+        cluster_->view_after(question.view->map_version, std::min(until_ns, monotonic_ns() + pause_ns));
   }
 }
 

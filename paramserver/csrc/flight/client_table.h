@@ -7,7 +7,8 @@
 //
 // Epoch 0 is the newest that the cluster's directory names, for all ids of the call; without any epoch every id is
 // `unavailable`. A call without a deadline gets deadline_ms. When a shard says that the map is another, the map is read
-// again and the whole call made once more, until both agree or map_wait_ms is over.
+// again and the whole call made once more, until both agree or map_wait_ms or three quarters of the time are over: then
+// the ids of that shard are `unavailable`.
 //
 // Thread-safety: every method from any thread. Ownership: keeps the cluster alive.
 #pragma once

@@ -3,12 +3,22 @@
 #include <algorithm>
 #include <utility>
 
+#include "paramserver/csrc/row_source.h"
+
 namespace paramserver::flight {
 namespace {
 
 bool fits(const Try& to, const AnswerHeader& header) {
   return header.wire == to.header.wire && header.epoch == to.header.epoch && header.dim == to.dim &&
          header.first == to.rows && header.count <= to.header.ids - to.rows;
+}
+
+// A status that nobody knows is no row either.
+std::uint32_t missing_in(const Chunk& chunk) {
+  return static_cast<std::uint32_t>(std::count_if(
+      chunk.statuses, chunk.statuses + chunk.header.count, [](std::uint8_t status) {
+        return status == static_cast<std::uint8_t>(RowStatus::kUnavailable) || status >= kRowStatuses;
+      }));
 }
 
 }  // namespace
@@ -27,6 +37,7 @@ bool deliver(Try& to, Chunk chunk, std::int64_t now_ns) {
     to.reason = "an answer that is not for what was asked: epoch, dim, wire type or order of rows differ";
   } else {
     to.rows += chunk.header.count;
+    to.missing += missing_in(chunk);
     to.chunks.push_back(std::move(chunk));
     if (to.rows == to.header.ids) to.outcome = Outcome::kAnswered;
   }

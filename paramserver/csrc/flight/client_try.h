@@ -47,6 +47,7 @@ struct Try {
   std::string reason;
   std::vector<Chunk> chunks;    // in order, without a gap
   std::uint32_t rows = 0;       // in chunks
+  std::uint32_t missing = 0;    // of those, rows that the replica could not get
   std::int64_t heard_ns = 0;    // when something last came, at first sent_ns
   std::int64_t silence_ns = 0;  // the longest wait for a chunk
 };
