@@ -21,13 +21,14 @@ from paramserver import durable
 from paramserver.delta import check_table_name
 from paramserver.errors import DeltaError, EpochError, StoreDamaged, StoreError
 
-__all__ = ["EPOCHS_FOLDER", "Epoch", "epoch_numbers", "newest_epoch", "prune_epochs", "read_epoch", "read_epochs",
-           "write_epoch"]
+__all__ = ["EPOCHS_FOLDER", "EPOCH_MAX", "Epoch", "epoch_numbers", "newest_epoch", "prune_epochs", "read_epoch",
+           "read_epochs", "write_epoch"]
 
 #: The folder of a cluster's directory that holds its epochs.
 EPOCHS_FOLDER = "epochs"
 TABLES_MAX = 4096
-_NUMBER_MAX = 2**63 - 1
+#: The highest number of an epoch, and of a sequence.
+EPOCH_MAX = 2**63 - 1
 _NAME = re.compile(r"[0-9]{20}\.json")
 _FILE_BYTES_MAX = 4 << 20
 
@@ -175,7 +176,7 @@ def _path(cluster: str | Path, number: int) -> Path:
 
 
 def _expect_integer(name: str, value: Any, low: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= _NUMBER_MAX:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not low <= value <= EPOCH_MAX:
         raise EpochError(f"{name} is {value!r}, expected an integer from {low} to 2**63 - 1")
 
 

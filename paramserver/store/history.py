@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from paramserver.epoch import Epoch, epoch_numbers, read_epoch
+from paramserver.epoch import EPOCH_MAX, Epoch, epoch_numbers, read_epoch
 from paramserver.errors import EpochError, StoreDamaged, StoreError
 from paramserver.store.log import DeltaLog, Key
 
@@ -91,10 +91,9 @@ class ClusterHistory:
 
 
 def abandoned_in(cluster: str | Path, log: DeltaLog) -> _Ranges:
-    """The ranges (first, last) of sequences that a cluster's rollbacks abandoned and the log does not know. Raises
-    StoreError, StoreDamaged as ClusterHistory.unread does for its files."""
-    newest, history = max((epoch.number for epoch in log.epochs()), default=0), ClusterHistory()
-    return unknown_ranges(history.readable(cluster, newest), log)
+    """The ranges (first, last) of sequences that a cluster's rollbacks abandoned and the log does not know. Damaged
+    files do not keep a shard from starting: ClusterHistory.unread goes past none that matters. Raises StoreError."""
+    return unknown_ranges(ClusterHistory().readable(cluster, EPOCH_MAX), log)
 
 
 def unknown_ranges(epochs: Iterable[Epoch], log: DeltaLog) -> _Ranges:

@@ -188,8 +188,8 @@ def publish(
                              "lambda-svc ps rollback --cluster cluster --to 12"))
 def rollback(
     cluster: ClusterDir,
-    to: Annotated[int | None, typer.Option(help="Epoch to show again; the one before the newest when not given.",
-                                           min=1)] = None,
+    to: Annotated[int | None, typer.Option(help="Epoch to show again; when not given, the newest one of another "
+                                           "state that was not rolled back.", min=1)] = None,
     require: Require = "all",
     wait_s: Wait = 30.0,
     token_file: TokenFile = None,

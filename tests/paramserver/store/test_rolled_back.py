@@ -154,6 +154,20 @@ def test_a_damaged_file_below_what_is_shown_is_passed_over(cluster, store, clock
         assert again.adopt(cluster) == [3]
 
 
+def test_a_damaged_file_above_what_is_shown_stops_epochs_but_no_start(cluster, store, clock):
+    publish(cluster, store, sequence=1)
+    write_epoch(cluster, Epoch(3, VERSION, {"item": 1}))
+    damaged = cluster / "epochs" / f"{2:020d}.json"
+    damaged.write_text("{")
+    store.close()
+    with open_store(store.directory, clock=clock, cluster=cluster) as again:
+        with pytest.raises(StoreDamaged, match="2.json"):
+            again.adopt(cluster)
+        assert numbers(again) == [1]
+        damaged.unlink()
+        assert again.adopt(cluster) == [3]
+
+
 def test_epochs_that_nobody_could_show_are_not_published(tmp_path, cluster, store, clock):
     publisher = Publisher(cluster, [StoreMember(store)], shards=1)
     for sequence in (1, 2):
