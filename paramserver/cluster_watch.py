@@ -1,5 +1,6 @@
 """Watches a cluster's directory for a client: its shard map and its epochs, off every request's path."""
 
+import atexit
 import os
 import threading
 import time
@@ -17,7 +18,8 @@ _SETTLED_NS = 1_000_000_000
 
 class ClusterWatch:
     """Hands the native cluster `core` every new map and epoch of `directory`, looking every poll_ms and when a shard
-    doubts the map. A file that cannot be read changes nothing: the last good one stays, and `problem` says why.
+    doubts the map. A file that cannot be read changes nothing: the last good one stays, and `problem` says why. Closes
+    the core when it ends: by end(), by let_go() once nothing native reads of the core, or with the interpreter.
     Raises ShardMapError when there is no good map to begin with."""
 
     def __init__(self, core: Any, directory: Path, poll_ms: int) -> None:
@@ -29,10 +31,12 @@ class ClusterWatch:
         self._epochs_seen: tuple[int, ...] | None = None
         self._problems: dict[str, str] = {}
         self._stopping = threading.Event()
+        self._unowned = False
         self.map = self._read_map()
         self.refresh()
         self._thread = threading.Thread(target=self._run, name="paramserver-cluster-watch", daemon=True)
         self._thread.start()
+        atexit.register(self.end)  # threads must not outlive the interpreter
 
     @property
     def problem(self) -> str | None:
@@ -45,15 +49,30 @@ class ClusterWatch:
             self._tried("map", self._look_at_map, doubt)
             self._tried("epochs", self._look_at_epochs)
 
-    def stop(self) -> None:
-        """End the thread; the core must have been closed, or this may take poll_ms."""
+    @property
+    def ended(self) -> bool:
+        """Whether the core is closed."""
+        return self._stopping.is_set()
+
+    def end(self) -> None:
+        """Close the core and end the thread. Again: nothing."""
         self._stopping.set()
+        atexit.unregister(self.end)
+        self._core.close()
         if threading.current_thread() is not self._thread:
             self._thread.join()
+
+    def let_go(self) -> None:
+        """Nobody in Python holds the cluster any more: end when no table is read natively either, within poll_ms."""
+        self._unowned = True
+        if not self._core.in_use():
+            self.end()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             doubt = self._core.wait_for_doubt(self._poll_ms)
+            if self._unowned and not self._core.in_use():
+                self.end()
             if not self._stopping.is_set():
                 self.refresh(doubt)
 

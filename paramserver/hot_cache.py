@@ -50,6 +50,10 @@ class HotRowCache(Reader):
         super().__init__(table.name, table.dim, core)
         self._table = table
 
+    def _expect_open(self) -> None:
+        if isinstance(self._table, Reader):
+            self._table._expect_open()
+
     def stats(self) -> HotCacheStats:
         """What it has done so far."""
         return HotCacheStats(**self._core.stats())

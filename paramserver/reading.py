@@ -48,14 +48,19 @@ class Reader:
     @property
     def capsule(self) -> Any:
         """A new PyCapsule "paramserver.RowSource.2" (csrc/row_source.h), which keeps what it reads from alive."""
+        self._expect_open()
         return self._core.capsule()
+
+    def _expect_open(self) -> None:
+        """Raise ClosedError when what this reads from was closed."""
 
     def lookup(self, ids: np.ndarray | Sequence[int], out: np.ndarray | None = None,
                status: np.ndarray | None = None, epoch: int = 0, deadline_s: float | None = None,
                cancel: CancelFlag | None = None) -> np.ndarray:
         """As Table.lookup: rows of ids int64|uint64[n] into out[n, dim], float32 (a new one when None), float16 or
         bfloat16. Trouble is told by `status` uint8[n], never raised: such an id gets the default row. epoch: 0 is the
-        newest. deadline_s: seconds from now. Raises IdError, ArrayError, OptionError."""
+        newest. deadline_s: seconds from now. Raises IdError, ArrayError, OptionError, ClosedError."""
+        self._expect_open()
         ids = arrays.as_ids(ids)
         out = arrays.out_rows(out, ids.size, self._dim)
         status = arrays.out_status(status, ids.size)
@@ -68,7 +73,8 @@ class Reader:
                       status: np.ndarray | None = None, epoch: int = 0, deadline_s: float | None = None,
                       cancel: CancelFlag | None = None) -> np.ndarray:
         """As Table.lookup_pooled, with the same bits: bag b, ids[offsets[b]:offsets[b + 1]], pooled into out[b] in the
-        order of its ids. Raises IdError, ArrayError, OptionError, BagError."""
+        order of its ids. Raises IdError, ArrayError, OptionError, BagError, ClosedError."""
+        self._expect_open()
         ids = arrays.as_ids(ids)
         offsets = arrays.as_offsets(offsets)
         kind = arrays.pooling(mode)

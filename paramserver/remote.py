@@ -67,7 +67,8 @@ class RemoteStats:
 
 class RemoteTable(Reader):
     """A table of a Cluster, made by Cluster.table. An id whose shard cannot be asked is `unavailable`, one that was not
-    answered in time `deadline`; both get the default row. Any number of threads may read."""
+    answered in time `deadline`; both get the default row. Any number of threads may read. Raises ClosedError when the
+    cluster is closed."""
 
     def __init__(self, cluster: "Cluster", name: str, core: Any, default_row: np.ndarray, wire: str) -> None:
         super().__init__(name, default_row.size, core)
@@ -84,6 +85,9 @@ class RemoteTable(Reader):
     def wire(self) -> str:
         """What rows are on the wire: "f32", "f16", "bf16" or "int8"."""
         return self._wire
+
+    def _expect_open(self) -> None:
+        self._cluster._expect_open()
 
     def __repr__(self) -> str:
         return f"RemoteTable({self._name!r}, dim={self._dim}, wire={self._wire!r})"
@@ -129,8 +133,8 @@ class Cluster:
         except BaseException:
             self._core.close()
             raise
-        # Also when nobody holds the cluster any more, and before the interpreter ends: threads must not outlive it.
-        self._end = weakref.finalize(self, _end, self._core, self._watch)
+        # Without the cluster, whoever got the capsule of a table still reads: it stays watched for as long.
+        weakref.finalize(self, self._watch.let_go).atexit = False
 
     @property
     def map(self) -> ShardMap:
@@ -153,17 +157,23 @@ class Cluster:
         self._watch.refresh(doubt=True)
 
     def table(self, name: str, dim: int | None = None, *, default_row: np.ndarray | Sequence[float] | None = None,
-              wire: str | None = None, hot_cache_bytes_max: int = 0) -> "RemoteTable | HotRowCache":
+              wire: str | None = None, hot_cache_bytes_max: int = 0,
+              row_age_max_s: float | None = None) -> "RemoteTable | HotRowCache":
         """The table of that name. dim and default_row are asked from a shard when dim is None, which raises RemoteError
-        when none answers and UnknownTable; with dim, nothing is asked, and default_row is zeros when None. wire: as the
-        cluster's when None. hot_cache_bytes_max: keep that many bytes of hot rows in front of it; 0: none."""
+        when none answers and UnknownTable; with dim, default_row is zeros when None. wire: as the cluster's when None.
+        hot_cache_bytes_max: keep that many bytes of hot rows in front of it; 0: none. row_age_max_s: of those, as
+        HotRowCache; None: a tenth of the table's TTL, by which an expired row may then outlive it, asked from a shard.
+        """
         self._expect_open()
         wire = self._wire if wire is None else wire
         _check_wire(wire)
+        ageless = row_age_max_s is None and hot_cache_bytes_max != 0
+        described = self._described(name) if dim is None or ageless else {}
         if dim is None:
-            described = self._described(name)
             dim = int(described["dim"])
             default_row = described["default_row"] if default_row is None else default_row
+        if ageless:
+            row_age_max_s = described["ttl_s"] / 10
         arrays.check_options(dim, "f32", 0)
         row = arrays.as_default_row(default_row, dim)
         row = np.zeros(dim, np.float32) if row is None else row
@@ -172,7 +182,8 @@ class Cluster:
         table = RemoteTable(self, name, core, row, wire)
         if hot_cache_bytes_max == 0:
             return table
-        return HotRowCache(table, hot_cache_bytes_max, kept=wire if wire in ("f16", "bf16") else "f32")
+        return HotRowCache(table, hot_cache_bytes_max, kept=wire if wire in ("f16", "bf16") else "f32",
+                           row_age_max_s=row_age_max_s or 0.0)
 
     def tables(self) -> dict[str, int]:
         """The dim of every table of the newest epoch, by name, as a shard tells it. Raises RemoteError."""
@@ -187,8 +198,9 @@ class Cluster:
         return [LaneStats(**{**stats, "state": _STATES[stats["state"]]}) for stats in self._core.lanes()]
 
     def close(self) -> None:
-        """End the streams and the threads; tables of this cluster then answer `unavailable`. Again: nothing."""
-        self._end()
+        """End the streams and the threads. Tables of this cluster then raise ClosedError; to native code that holds a
+        capsule of one, ids are `unavailable`. Again: nothing."""
+        self._watch.end()
 
     def __enter__(self) -> Self:
         return self
@@ -215,7 +227,7 @@ class Cluster:
         raise RemoteError(f"no server of the map answers: {'; '.join(problems)}")
 
     def _expect_open(self) -> None:
-        if not self._end.alive:
+        if self._watch.ended:
             raise ClosedError("the cluster is closed: open another")
 
 
@@ -227,8 +239,3 @@ def _check_wire(wire: str) -> None:
 def _check_integer(name: str, value: Any, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= high:
         raise OptionError(f"{name} is {value!r}, expected an integer from 1 to {high}")
-
-
-def _end(core: Any, watch: ClusterWatch) -> None:
-    core.close()
-    watch.stop()

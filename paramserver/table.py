@@ -115,6 +115,11 @@ class Table:
         return row
 
     @property
+    def ttl_s(self) -> float:
+        """Seconds after which a row expires; 0: never."""
+        return self._ttl_s
+
+    @property
     def native(self) -> Any:
         """The native table (csrc/table.h), for what fills tables from files."""
         return self._core

@@ -69,7 +69,8 @@ class Control:
         newest = max(self._store.epochs(), key=lambda held: held.number, default=None)
         tables = self._store.tables(newest.package_version) if newest else {}
         return {"epoch": newest.number if newest else 0,
-                "tables": {name: {"dim": table.dim, "dtype": table.dtype, "default_row": table.default_row.tolist()}
+                "tables": {name: {"dim": table.dim, "dtype": table.dtype, "ttl_s": table.ttl_s,
+                                  "default_row": table.default_row.tolist()}
                            for name, table in tables.items()}}
 
     def _get(self, table: str, ids: list[int], epoch: int = 0) -> dict[str, Any]:

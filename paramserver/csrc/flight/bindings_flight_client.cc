@@ -190,6 +190,7 @@ void bind_client(nb::module_& m) {
       .def("set_newest_epoch", &Cluster::set_newest_epoch, "epoch"_a, Release())
       .def("newest_epoch", [](const Cluster& c) { return c.view()->newest_epoch; })
       .def("wait_for_doubt", &Cluster::wait_for_doubt, "timeout_ms"_a, Release())
+      .def("in_use", &Cluster::in_use)
       .def("close", &Cluster::close, Release())
       .def("lanes", &lanes);
   bind_sources(m);

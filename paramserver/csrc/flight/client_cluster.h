@@ -40,6 +40,10 @@ class Cluster final : public std::enable_shared_from_this<Cluster> {
   // Waits for that, `timeout_ms` at most; true when somebody asks for a look.
   bool wait_for_doubt(std::uint32_t timeout_ms);
 
+  // Whoever reads of this cluster holds one.
+  std::shared_ptr<const void> use() const noexcept { return use_; }
+  bool in_use() const noexcept { return use_.use_count() > 1; }
+
   // Lookups in flight end at once, later ones too. Waits for the threads.
   void close() noexcept;
 
@@ -50,6 +54,7 @@ class Cluster final : public std::enable_shared_from_this<Cluster> {
   void put(std::shared_ptr<const View> view);
 
   const LaneOptions options_;
+  const std::shared_ptr<const void> use_ = std::make_shared<char>();
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<const View> view_ = std::make_shared<View>();

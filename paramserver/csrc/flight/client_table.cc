@@ -46,6 +46,7 @@ struct RemoteTable::Scratch {
 
 RemoteTable::RemoteTable(std::shared_ptr<Cluster> cluster, const RemoteTableOptions& options)
     : cluster_(std::move(cluster)),
+      use_(cluster_->use()),
       kernels_(kernels()),
       name_(checked_name(options.name)),
       dim_(checked_dim(options.dim)),

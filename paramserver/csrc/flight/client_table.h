@@ -80,6 +80,7 @@ class RemoteTable final : public RowSource, public std::enable_shared_from_this<
   void give_back(std::unique_ptr<Scratch> scratch) const noexcept;
 
   const std::shared_ptr<Cluster> cluster_;
+  const std::shared_ptr<const void> use_;
   const Kernels& kernels_;
   const std::string name_;
   const std::uint32_t dim_;

@@ -1,6 +1,10 @@
 """A remote table beside the table that its shards serve: the same rows, statuses and bits."""
 
+import gc
+import json
 import threading
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +14,7 @@ from paramserver.hot_cache import HotRowCache
 from paramserver.remote import Cluster
 from paramserver.shard_map import shard_of
 
+from tests.paramserver.remote.test_faults import until
 from tests.paramserver.server.native_servers import address_of, native_server
 from tests.paramserver.server.servers import make_cluster, publish, rows_of, write_map
 
@@ -181,7 +186,8 @@ def test_replicas_leave_and_come_with_the_map(shards, remote):
 
 
 def test_a_cache_in_front_gives_the_same_and_asks_less(shards, remote):
-    cached = remote.table("item", DIM, default_row=[-1] * DIM, hot_cache_bytes_max=1 << 20)
+    cached = remote.table("item", DIM, default_row=[-1] * DIM, hot_cache_bytes_max=1 << 20,
+                          row_age_max_s=0)
     assert isinstance(cached, HotRowCache)
     ids = some_ids(700)
     offsets = np.arange(0, 701, 7, dtype=np.int32)
@@ -194,17 +200,63 @@ def test_a_cache_in_front_gives_the_same_and_asks_less(shards, remote):
     assert stats.hits == 5 * known and stats.misses == 6 * 700 - 5 * known
 
 
-def test_a_closed_cluster_answers_unavailable_and_gives_no_tables(shards):
+def test_a_cache_of_a_table_whose_rows_expire_asks_for_them_again(shards):
+    told = {"epoch": 1, "tables": {"item": {"dim": DIM, "ttl_s": 0.5, "default_row": [-1] * DIM}}}
+    speaker = native_server(control=lambda *_: (0, json.dumps(told)))
+    first, *others = shards.addresses
+    write_map(shards.cluster, [[address_of(speaker), *first], *others], 1)
+    cluster = Cluster(shards.cluster)
+    cached = cluster.table("item", DIM, hot_cache_bytes_max=1 << 20)
+    until(lambda: cached.lookup(IDS[:9]) is not None and cached.stats().misses >= 3 * 9)
+    cluster.close()
+    speaker.stop(0)
+
+
+def test_tables_of_a_closed_cluster_say_so(shards):
     cluster = Cluster(shards.cluster)
     table = cluster.table("item", DIM)
-    table.lookup(IDS[:1])
+    cached = cluster.table("item", DIM, hot_cache_bytes_max=1 << 20, row_age_max_s=0)
+    native_reader = HotRowCache(_Holder("item", DIM, table.capsule), 1 << 20)
+    assert table.lookup(IDS[:1]).any() and cached.lookup(IDS[1:2]).any()
     cluster.close()
     cluster.close()
+    for reader in (table, cached):
+        with pytest.raises(ClosedError):
+            reader.lookup(IDS[:1])
+        with pytest.raises(ClosedError):
+            reader.lookup_pooled(IDS[:1], np.array([0, 1], np.int32))
+        with pytest.raises(ClosedError):
+            _ = reader.capsule
     status = np.empty(1, np.uint8)
-    table.lookup(IDS[:1], status=status)
+    native_reader.lookup(IDS[:1], status=status)
     assert status.tolist() == [RowStatus.UNAVAILABLE]
     with pytest.raises(ClosedError):
         cluster.table("item", DIM)
+
+
+def test_a_cluster_that_only_native_code_reads_stays_open_and_is_watched(shards):
+    cluster = Cluster(shards.cluster, poll_ms=10)
+    readers = [HotRowCache(_Holder("item", DIM, cluster.table("item", DIM).capsule), 1 << 20)]
+    watching = [one for one in threading.enumerate() if one.name == "paramserver-cluster-watch"]
+    del cluster
+    gc.collect()
+    np.testing.assert_array_equal(readers[0].lookup(IDS[:50]), rows_of(IDS[:50], DIM))
+    publish(shards.cluster, 2, 1, item=0)
+    until(lambda: readers[0].epoch == 2)
+    readers.clear()
+    gc.collect()
+    for thread in watching:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+@dataclass
+class _Holder:
+    """A table of which only the capsule is known."""
+
+    name: str
+    dim: int
+    capsule: Any
 
 
 @pytest.mark.parametrize(("options", "message"), [
