@@ -17,7 +17,8 @@ _LIMITS = {"ram_bytes_max": (1, 2**62), "cold_reads_max": (0, 2**40), "spill_byt
 class Tier:
     """How a table's rows are kept when RAM has no room for all of them. Rows that are asked for often lie in RAM, the
     others in files: in a base file that never changes, or, when deltas wrote them, in a spill file, which has no name
-    and goes with the process. Raises OptionError."""
+    and goes with the process. RAM is for newest rows: those that deltas supersede while older epochs are held make way
+    for them, and are read from a file. Raises OptionError."""
 
     ram_bytes_max: int  #: of rows in RAM, with what is kept for each; index and undo indexes come on top
     directory: str | Path  #: of the spill file; a local disk

@@ -21,6 +21,7 @@
 
 namespace paramserver {
 
+class IdIndex;
 class Table;
 
 // Ids of one batch of a lookup on a tiered table: many, so that slots of one page are one read, but not more than 16
@@ -48,6 +49,13 @@ struct ColdScratch {
   void* tier = nullptr;        // whatever the tier keeps between two batches of one call
 };
 
+// A row in RAM, and which index its state lies in.
+struct RamRow {
+  RowNumber row = 0;
+  std::int64_t id = 0;
+  IdIndex* undo = nullptr;  // a delta's undo index, when only epochs before it read the row; null: the main index
+};
+
 class ColdTier {
  public:
   virtual ~ColdTier() = default;
@@ -68,6 +76,9 @@ class ColdTier {
   virtual std::uint64_t rows_ram_max() const noexcept = 0;
   // `rows` rows are about to be written to RAM: moves others out as far as it can.
   virtual void make_room(Table& table, std::uint64_t rows) = 0;
+  // As many rows are about to take the place of these, which only older epochs read then: moves them out as far as it
+  // can. No row twice.
+  virtual void make_way(Table& table, const std::vector<RamRow>& rows) = 0;
   // Writes rows to spill slots. All or nothing; throws SlotFileFull, SlotFileError.
   virtual void spill(const std::int64_t* ids /*[n]*/, const std::byte* const* rows /*[n]*/, std::size_t n,
                      std::uint64_t* slots /*[n]*/) = 0;

@@ -129,12 +129,14 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   void maintain();
 
   // For the tier, with the writer lock held: rows that RAM has room for; whatever readers let go of is free again; an
-  // id's newest state; a row in RAM; a row to a slot that holds it; a cold row into RAM, of which there must be some.
+  // id's newest state; a row in RAM; up to `rows_max` rows in RAM that only older epochs read, the oldest first; a row
+  // to a slot that holds it; a cold row into RAM, of which there must be some.
   std::uint64_t rows_ram_free() const noexcept;
   void reclaim_ram();
   RowState newest(std::int64_t id) const noexcept;
   const std::byte* ram_row(RowNumber row) const noexcept { return rows_.at(row); }
-  void move_out(std::int64_t id, RowState home);
+  std::vector<RamRow> shelved_rows(std::size_t rows_max);
+  void move_out(const RamRow& row, RowState home);
   RowNumber move_in(std::int64_t id, const std::byte* row);
   // Zeros without a tier.
   TierStats tier_stats() const;
@@ -179,6 +181,7 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
     bool reverted = false;                     // its states are back in the main index
     std::optional<std::uint64_t> unneeded{};   // the turn since which no epoch needs it
     bool unlinked = false;                     // no longer in force
+    std::uint64_t first_in_ram = 0;            // no slot before it has a row in RAM; of a delta applied
   };
   struct Epoch {
     std::uint64_t epoch;
@@ -217,6 +220,7 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   // table_tier.cc
   struct Spilled;
   void write_rows_tiered(const Batch& batch, const std::int64_t* ids, const float* rows, std::size_t n);
+  void make_ram_room(const Batch& batch, std::vector<RamRow> superseded, std::size_t n);
   Spilled choose_spilled(const Batch& batch, const std::int64_t* ids, std::size_t n);
   void spill(Spilled& spilled, const std::int64_t* ids, const float* rows);
   void load_rows_tiered(const std::int64_t* ids, const std::byte* const* rows, std::size_t n,
@@ -228,6 +232,7 @@ class Table final : public RowSource, public std::enable_shared_from_this<Table>
   EpochError unknown_epoch(std::uint64_t epoch) const;
   std::uint32_t oldest_shown() const noexcept;
   void undo_back() noexcept;
+  bool undone_in_force() const noexcept;
   void drop_unneeded_undos() noexcept;
   void wait_for_readers() noexcept;
 

@@ -25,6 +25,7 @@ void Table::apply(std::int64_t sequence, std::int64_t after, const std::int64_t*
                      std::to_string(base_sequence_) + ": load a newer snapshot");
   }
   reclaim();
+  if (undone_in_force()) settle();
   applied_.reserve(applied_.size() + 1);
   const bool first = !base_closed_;
   base_closed_ = true;
@@ -131,6 +132,12 @@ void Table::undo_back() noexcept {
   }
   undo->reverted = true;
   undo->unneeded = state_.gate.turn();
+}
+
+// Whether readers may still be sent to the undo index of a delta that was undone, whose rows are the main index's too:
+// until then they stay where they are.
+bool Table::undone_in_force() const noexcept {
+  return std::any_of(undos_.begin(), undos_.end(), [](const Undo& undo) { return undo.reverted; });
 }
 
 // An undo index is of use to epochs before its delta. Those that no epoch needs stay in force until no reader that

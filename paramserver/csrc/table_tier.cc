@@ -42,7 +42,7 @@ void Table::reclaim_ram() {
 }
 
 // Rows go to RAM when their id is there already or while RAM has room, and else to the spill file: a delta of rare ids
-// leaves alone what is popular.
+// leaves alone what is popular, and one of popular ids keeps them in RAM.
 void Table::write_rows_tiered(const Batch& batch, const std::int64_t* ids, const float* rows, std::size_t n) {
   const std::size_t chunk = std::clamp<std::size_t>(kStagedBytesMax / row_bytes(), 32, kChunkMax);
   for (std::size_t first = 0; first < n; first += chunk) {
@@ -60,25 +60,41 @@ void Table::write_rows_tiered(const Batch& batch, const std::int64_t* ids, const
   }
 }
 
+// Before a batch of `n` rows, some of ids whose rows in RAM are `superseded`. Epochs may be held for long and rows of
+// all of them do not fit, so where there is no room for old and new rows, the old ones of a delta go to a file.
+void Table::make_ram_room(const Batch& batch, std::vector<RamRow> superseded, std::size_t n) {
+  const std::uint64_t free = rows_ram_free();
+  if (free >= n || undone_in_force()) return;
+  if (batch.undo == nullptr) return tier_->make_room(*this, superseded.size());
+  // An id that comes twice has one row.
+  std::sort(superseded.begin(), superseded.end(), [](const RamRow& a, const RamRow& b) { return a.row < b.row; });
+  const auto same = [](const RamRow& a, const RamRow& b) { return a.row == b.row; };
+  superseded.erase(std::unique(superseded.begin(), superseded.end(), same), superseded.end());
+  superseded.resize(superseded.size() - std::min<std::size_t>(superseded.size(), free));
+  tier_->make_way(*this, superseded);
+}
+
 Table::Spilled Table::choose_spilled(const Batch& batch, const std::int64_t* ids, std::size_t n) {
   Spilled spilled;
-  std::uint64_t in_ram = 0;
+  std::vector<RamRow> superseded;
+  std::vector<bool> in_ram(n);
   for (std::size_t i = 0; i < std::min(n, kAhead); ++i) __builtin_prefetch(index_->view().home(ids[i]));
   for (std::size_t i = 0; i < n; ++i) {
     if (i + kAhead < n) __builtin_prefetch(index_->view().home(ids[i + kAhead]));
-    in_ram += newest(ids[i]).kind() == RowKind::kRam;
+    const RowState state = newest(ids[i]);
+    in_ram[i] = state.kind() == RowKind::kRam;
+    if (in_ram[i]) superseded.push_back({state.value(), ids[i]});
   }
-  if (rows_ram_free() < n) tier_->make_room(*this, in_ram);
+  const std::uint64_t hot = superseded.size();
+  make_ram_room(batch, std::move(superseded), n);
   std::uint64_t room = rows_ram_free();
   // Room that ids in RAM do not need is for whoever comes first.
-  std::uint64_t spare = room - std::min(room, in_ram);
+  std::uint64_t spare = room - std::min(room, hot);
   for (std::uint32_t i = 0; i < n; ++i) {
-    const RowState old = newest(ids[i]);
-    if (!stores(batch, old)) continue;
-    const bool hot = old.kind() == RowKind::kRam;
-    if (room != 0 && (hot || spare != 0)) {
+    if (!stores(batch, newest(ids[i]))) continue;
+    if (room != 0 && (in_ram[i] || spare != 0)) {
       --room;
-      if (!hot) --spare;
+      if (!in_ram[i]) --spare;
     } else {
       spilled.places.push_back(i);
     }
@@ -162,8 +178,29 @@ void Table::load_rows_tiered(const std::int64_t* ids, const std::byte* const* ro
 
 RowState Table::newest(std::int64_t id) const noexcept { return index_->view().find(id); }
 
-void Table::move_out(std::int64_t id, RowState home) {
-  IndexSlot& slot = index_->place(id);
+// Not while a delta is applied. Each undo index is gone through once, however often this is asked.
+std::vector<RamRow> Table::shelved_rows(std::size_t rows_max) {
+  std::vector<RamRow> found;
+  if (undone_in_force()) return found;
+  for (Undo& undo : undos_) {
+    if (undo.unneeded) continue;
+    const IndexView states = undo.index->view();
+    const auto in_ram = [&](std::uint64_t slot) {
+      return RowState{states.slots[slot].state.load(std::memory_order_relaxed)}.kind() == RowKind::kRam;
+    };
+    const std::uint64_t slots = undo.index->capacity();
+    while (undo.first_in_ram != slots && !in_ram(undo.first_in_ram)) ++undo.first_in_ram;
+    for (std::uint64_t slot = undo.first_in_ram; slot != slots && found.size() != rows_max; ++slot) {
+      if (!in_ram(slot)) continue;
+      const RowState state{states.slots[slot].state.load(std::memory_order_relaxed)};
+      found.push_back({state.value(), states.slots[slot].id.load(std::memory_order_relaxed), undo.index.get()});
+    }
+  }
+  return found;
+}
+
+void Table::move_out(const RamRow& row, RowState home) {
+  IndexSlot& slot = (row.undo == nullptr ? *index_ : *row.undo).place(row.id);
   const RowState old{slot.state.load(std::memory_order_relaxed)};
   retire_state(old);
   slot.state.store(RowState::of(home.kind(), home.value(), old.version()).word, std::memory_order_seq_cst);
@@ -188,7 +225,8 @@ void Table::maintain() {
   for (bool more = tier_ != nullptr; more;) {
     std::lock_guard<std::mutex> lock(writer_);
     reclaim();
-    more = tier_->maintain(*this);
+    if (undone_in_force()) settle();
+    more = !undone_in_force() && tier_->maintain(*this);
   }
 }
 

@@ -5,12 +5,14 @@
 //               touched(): counts hits of rows in RAM
 //   keeper      maintain(): a thread of its own takes proposals from a bounded queue, and moves in what is asked for
 //               more often than what has to go (admission.h)
-//   writer      make_room(): before a delta writes to RAM
+//   writer      make_way():  before a delta supersedes rows in RAM and there is no room for old and new ones
+//               make_room(): before rows of the base state go to RAM
 //
 // RAM holds at most ram_bytes_max bytes of rows and of what the tier keeps for each; index and undo indexes come on
-// top. A row that goes and that has a slot in a file goes by one store; others are written to the spill file first,
-// and stay where they are when that is full. Thread-safety: as cold_tier.h says. Ownership: the table owns its tier,
-// and the tier its files and its thread.
+// top. It is for the newest rows: when room is short, those that only older epochs read go first. A row that goes and
+// that has a slot in a file goes by one store; others are written to the spill file first, and stay where they are when
+// that is full. Thread-safety: as cold_tier.h says. Ownership: the table owns its tier, and the tier its files and its
+// thread.
 #pragma once
 
 #include <atomic>
@@ -61,6 +63,7 @@ class SlotTier final : public ColdTier {
 
   std::uint64_t rows_ram_max() const noexcept override { return clock_.rows_max(); }
   void make_room(Table& table, std::uint64_t rows) override;
+  void make_way(Table& table, const std::vector<RamRow>& rows) override;
   void spill(const std::int64_t* ids, const std::byte* const* rows, std::size_t n, std::uint64_t* slots) override;
   void placed(RowNumber row, std::int64_t id) noexcept override;
   void shelved(RowNumber row) noexcept override { clock_.untrack(row); }
@@ -87,7 +90,7 @@ class SlotTier final : public ColdTier {
   bool take_proposals();
   void age() noexcept;
   std::size_t make_places(Table& table, std::size_t candidates);
-  std::uint64_t move_out(Table& table, const std::vector<RowNumber>& victims);
+  std::uint64_t move_out(Table& table, const std::vector<RamRow>& victims);
   void move_in(Table& table, const Candidate& candidate);
   SlotRead slot_read(RowState state, std::byte* to) const noexcept;
   void reread_spilled(std::size_t candidates);

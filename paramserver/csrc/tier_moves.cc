@@ -31,14 +31,14 @@ void SlotTier::spill(const std::int64_t* ids, const std::byte* const* rows, std:
 
 void SlotTier::make_room(Table& table, std::uint64_t rows) {
   std::uint64_t wanted = rows - std::min(rows, table.rows_ram_free());
-  std::vector<RowNumber> victims;
+  std::vector<RamRow> victims;
   while (wanted != 0) {
     victims.clear();
     while (victims.size() < std::min<std::uint64_t>(wanted, kVictimsMax)) {
       const RowNumber row = clock_.victim();
       if (row == clock_.rows_max()) break;
       clock_.untrack(row);
-      victims.push_back(row);
+      victims.push_back({row, clock_.id(row)});
     }
     const std::uint64_t gone = move_out(table, victims);
     if (gone == 0) break;
@@ -47,21 +47,26 @@ void SlotTier::make_room(Table& table, std::uint64_t rows) {
   table.reclaim_ram();
 }
 
+void SlotTier::make_way(Table& table, const std::vector<RamRow>& rows) {
+  for (const RamRow& one : rows) clock_.untrack(one.row);
+  move_out(table, rows);
+  table.reclaim_ram();
+}
+
 // Moves rows out, those that lie in a file already first; returns how many went. Those that the spill file has no room
-// for stay, and their clocks go on.
-std::uint64_t SlotTier::move_out(Table& table, const std::vector<RowNumber>& victims) {
-  std::vector<RowNumber> dirty;
+// for stay, and the clocks of newest rows go on.
+std::uint64_t SlotTier::move_out(Table& table, const std::vector<RamRow>& victims) {
+  std::vector<RamRow> dirty;
   std::uint64_t gone = 0;
-  for (const RowNumber row : victims) {
-    const RowState home = clock_.home(row);
-    const std::int64_t id = clock_.id(row);
+  for (const RamRow& one : victims) {
+    const RowState home = clock_.home(one.row);
     if (!home.live()) {
-      dirty.push_back(row);
+      dirty.push_back(one);
       continue;
     }
-    sketch_.raise(id, clock_.count(row));
-    table.move_out(id, home);
-    clock_.forget_home(row);
+    sketch_.raise(one.id, clock_.count(one.row));
+    table.move_out(one, home);
+    clock_.forget_home(one.row);
     ++demoted_clean_;
     ++gone;
   }
@@ -69,20 +74,22 @@ std::uint64_t SlotTier::move_out(Table& table, const std::vector<RowNumber>& vic
   std::vector<std::int64_t> ids;
   std::vector<const std::byte*> rows;
   std::vector<SlotNumber> slots(dirty.size());
-  for (const RowNumber row : dirty) {
-    ids.push_back(clock_.id(row));
-    rows.push_back(table.ram_row(row));
+  for (const RamRow& one : dirty) {
+    ids.push_back(one.id);
+    rows.push_back(table.ram_row(one.row));
   }
   try {
     spill_.write(ids.data(), rows.data(), dirty.size(), slots.data());
   } catch (const Error&) {
     // No space, or a device that fails: the rows stay where they are, and reads go on.
-    for (const RowNumber row : dirty) clock_.track(row);
+    for (const RamRow& one : dirty) {
+      if (one.undo == nullptr) clock_.track(one.row);
+    }
     return gone;
   }
   for (std::size_t i = 0; i < dirty.size(); ++i) {
-    sketch_.raise(ids[i], clock_.count(dirty[i]));
-    table.move_out(ids[i], RowState::of(RowKind::kSpill, slots[i], 0));
+    sketch_.raise(ids[i], clock_.count(dirty[i].row));
+    table.move_out(dirty[i], RowState::of(RowKind::kSpill, slots[i], 0));
   }
   demoted_dirty_ += dirty.size();
   return gone + dirty.size();
@@ -117,10 +124,12 @@ void SlotTier::age() noexcept {
   clock_.halve();
 }
 
-// Moves out what is asked for less often than the candidates; returns for how many of them there may be room.
+// Moves out what only older epochs read, then what is asked for less often than the candidates; returns for how many of
+// them there may be room.
 std::size_t SlotTier::make_places(Table& table, std::size_t candidates) {
   std::size_t admitted = std::min<std::size_t>(table.rows_ram_free(), candidates);
-  std::vector<RowNumber> victims;
+  std::vector<RamRow> victims = table.shelved_rows(candidates - admitted);
+  admitted += victims.size();
   for (; admitted < candidates; ++admitted) {
     const RowNumber row = clock_.victim();
     if (row == clock_.rows_max()) break;
@@ -130,7 +139,7 @@ std::size_t SlotTier::make_places(Table& table, std::size_t candidates) {
       break;
     }
     clock_.untrack(row);
-    victims.push_back(row);
+    victims.push_back({row, clock_.id(row)});
   }
   move_out(table, victims);
   table.reclaim_ram();

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <thread>
@@ -157,6 +158,67 @@ void test_epochs_keep_their_rows(const BaseFile& base) {
   CHECK(table->tier_stats().spill.slots_live <= static_cast<std::uint64_t>(kIds) + 64);
 }
 
+// Hot ids fill RAM, and every delta writes some of them anew while all epochs are held: RAM is for the newest rows.
+void test_held_epochs_leave_ram_to_the_newest(const BaseFile& base) {
+  constexpr std::int64_t kHot = 200, kEpochs = 31, kWritten = 40;
+  const auto table = tiered(base, kHot, false);
+  std::vector<std::int64_t> hot;
+  for (std::int64_t id = 0; id < kHot; ++id) hot.push_back(id);
+  for (int round = 0; round < 4; ++round) {
+    look(*table, hot);
+    table->maintain();
+  }
+  const std::uint64_t budget = table->tier_stats().rows_ram_max;
+  const auto hits = [&] {
+    const Looked got = look(*table, hot);
+    return static_cast<std::uint64_t>(std::count(got.status.begin(), got.status.end(), RowStatus::kHit));
+  };
+  std::vector<std::vector<std::int64_t>> sequences(1, std::vector<std::int64_t>(kHot, 0));
+  table->publish(1, 0);
+  std::uint64_t fewest = budget;
+  for (std::int64_t sequence = 1; sequence < kEpochs; ++sequence) {
+    std::vector<std::int64_t> written;
+    for (std::int64_t i = 0; i < kWritten; ++i) written.push_back((sequence * 7 + i * 3) % kHot);
+    sequences.push_back(sequences.back());
+    for (const std::int64_t id : written) sequences.back()[static_cast<std::size_t>(id)] = sequence;
+    const std::int64_t gone = (sequence * 7 + 1) % kHot;  // is back with the next delta that writes it
+    const std::vector<float> rows = rows_of(written, sequence);
+    table->apply(sequence, sequence - 1, written.data(), rows.data(), written.size(), &gone, 1, 0);
+    sequences.back()[static_cast<std::size_t>(gone)] = -1;
+    table->publish(static_cast<std::uint64_t>(sequence) + 1, sequence);
+    // Without a reader or the keeper, what a delta writes stays where it was.
+    fewest = std::min(fewest, hits());
+    table->maintain();
+    CHECK(table->tier_stats().rows_ram <= budget);
+    CHECK(table->stats().bytes_rows <= budget * (kDim * sizeof(float) + sizeof(RowNumber)) + 64);
+  }
+  CHECK(fewest + 20 > std::min<std::uint64_t>(budget, kHot));
+  const auto check = [&](std::int64_t from) {
+    for (std::int64_t sequence = from; sequence < static_cast<std::int64_t>(sequences.size()); ++sequence) {
+      const Looked got = look(*table, hot, {.epoch = static_cast<std::uint64_t>(sequence) + 1});
+      bool right = true;
+      for (std::size_t i = 0; i < hot.size(); ++i) {
+        const std::int64_t written = sequences[static_cast<std::size_t>(sequence)][i];
+        right = right && is_row(got, i, written < 0 ? 0.0f : value_of(hot[i], written));
+      }
+      CHECK(right);
+    }
+  };
+  check(0);
+  // An unpublished delta goes again, and brings back rows that lie in the spill file by now.
+  apply(*table, kEpochs, hot);
+  table->revert(kEpochs - 1);
+  check(0);
+  for (std::int64_t sequence = 0; sequence < kEpochs - 1; ++sequence) {
+    table->retire(static_cast<std::uint64_t>(sequence) + 1);
+    if (sequence % 10 == 0) check(sequence + 1);
+  }
+  table->maintain();
+  check(kEpochs - 1);
+  // What the old epochs alone could see is free again.
+  CHECK(table->tier_stats().spill.slots_live <= static_cast<std::uint64_t>(kHot));
+}
+
 void test_caps_and_deadlines(const BaseFile& base) {
   const TierOptions options{.ram_bytes_max = 20'000, .directory = scratch(), .cold_reads_max = 50, .keeper = false,
                             .base_path = base.path(), .base_offset = kPageBytes};
@@ -232,6 +294,7 @@ int main() {
   const paramserver::BaseFile base;
   paramserver::test_what_is_asked_for_moves_in(base);
   paramserver::test_epochs_keep_their_rows(base);
+  paramserver::test_held_epochs_leave_ram_to_the_newest(base);
   paramserver::test_caps_and_deadlines(base);
   paramserver::test_readers_beside_everything(base);
   return paramserver::check_failures != 0;

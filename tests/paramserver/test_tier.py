@@ -119,6 +119,62 @@ def test_deltas_keep_the_budget_and_the_hot_set(tmp_path, snapshot):
     assert table.tier_stats().spill_bytes < 3 * 4000 * (ROW_BYTES + 8)
 
 
+def test_held_epochs_leave_ram_to_the_newest_rows(tmp_path, snapshot):
+    table = load_table(snapshot, tier=tier_of(tmp_path, 200))
+    reference = ReferenceTable("t", DIM)
+    reference.upsert(np.arange(3000), rows_for(np.arange(3000)))
+    hot = np.arange(200)
+    for _ in range(4):
+        statuses(table, hot)
+        table.maintain()
+    rng = np.random.default_rng(5)
+    for sequence in range(31):
+        written = rng.choice(np.arange(40, 200), 30, replace=False)
+        for one in (table, reference):
+            if sequence:
+                one.apply(sequence, written, rows_for(written, sequence), deletes=[sequence])
+            one.publish(sequence + 1, sequence)
+        rows, status = statuses(table, hot)
+        np.testing.assert_array_equal(rows, reference.lookup(hot))
+        present = reference.lookup(hot).any(axis=1)
+        assert (status[present] == RowStatus.HIT).mean() > 0.9
+        assert table.stats().bytes_rows <= 200 * (ROW_BYTES + 8) + 64
+        table.maintain()
+    assert len(table.epochs()) == 31
+    for epoch in range(1, 32):
+        np.testing.assert_array_equal(table.lookup(hot, epoch=epoch), reference.lookup(hot, epoch=epoch))
+    for epoch in range(1, 31):
+        table.retire(epoch)
+    table.maintain()
+    np.testing.assert_array_equal(table.lookup(hot), reference.lookup(hot))
+    assert table.tier_stats().spill_rows < 200, "what the old epochs alone could see is free again"
+
+
+def test_rows_superseded_while_there_was_room_leave_when_it_is_wanted(tmp_path, snapshot):
+    table = load_table(snapshot, tier=tier_of(tmp_path, 200))
+    few, many = np.arange(90), np.arange(205)
+    for _ in range(3):
+        statuses(table, few)
+        table.maintain()
+    table.publish(1, 0)
+    table.apply(1, few, rows_for(few, 1))
+    table.publish(2, 1)
+    table.apply(2, [], np.empty((0, DIM), np.float32), deletes=[0, 1, 2, 3, 4])
+    table.publish(3, 2)
+    for _ in range(5):
+        statuses(table, many)
+        table.maintain()
+    _, status = statuses(table, many)
+    assert status.tolist() == [RowStatus.DEFAULT] * 5 + [RowStatus.HIT] * 200
+    assert table.tier_stats().spill_rows == 5, "the first rows are in the base file, and go by one store"
+    np.testing.assert_array_equal(table.lookup(many, epoch=1), rows_for(many))
+    np.testing.assert_array_equal(table.lookup(few, epoch=2), rows_for(few, 1))
+    table.publish(4, 1)
+    table.retire(3)
+    table.revert(1)
+    np.testing.assert_array_equal(table.lookup(few), rows_for(few, 1))
+
+
 def test_epochs_reach_rows_wherever_they_lie(tmp_path, snapshot):
     table = load_table(snapshot, tier=tier_of(tmp_path, 64))
     ids = np.arange(1500)
