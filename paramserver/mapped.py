@@ -82,7 +82,7 @@ class MappedTable:
 
     @property
     def capsule(self) -> Any:
-        """A new PyCapsule "paramserver.RowSource.2" (csrc/row_source.h), which keeps the mapping alive."""
+        """A new PyCapsule "paramserver.RowSource.3" (csrc/row_source.h), which keeps the mapping alive."""
         return self._core.capsule()
 
     def epochs(self) -> list[tuple[int, int]]:

@@ -47,7 +47,7 @@ class Reader:
 
     @property
     def capsule(self) -> Any:
-        """A new PyCapsule "paramserver.RowSource.2" (csrc/row_source.h), which keeps what it reads from alive."""
+        """A new PyCapsule "paramserver.RowSource.3" (csrc/row_source.h), which keeps what it reads from alive."""
         self._expect_open()
         return self._core.capsule()
 

@@ -131,7 +131,7 @@ class Table:
 
     @property
     def capsule(self) -> Any:
-        """A new PyCapsule "paramserver.RowSource.2" (csrc/row_source.h), which keeps the table alive."""
+        """A new PyCapsule "paramserver.RowSource.3" (csrc/row_source.h), which keeps the table alive."""
         return self._core.capsule()
 
     def __len__(self) -> int:

@@ -89,7 +89,11 @@ nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> ids_array(const Table& table, 
 }
 
 nb::tuple story(const Table& table, std::int64_t id, std::uint64_t epoch) {
-  const IdStory s = table.why(id, epoch);
+  // Waits for a writer, which may take seconds.
+  const IdStory s = [&] {
+    const nb::gil_scoped_release release;
+    return table.why(id, epoch);
+  }();
   return nb::make_tuple(static_cast<int>(s.state.kind()), s.state.value(), s.sequence, s.state.deltas(), s.time_s,
                         s.expires_s);
 }

@@ -23,7 +23,11 @@ using Release = nb::call_guard<nb::gil_scoped_release>;
 using Offsets = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 nb::dict stats_dict(const Table& table) {
-  const TierStats s = table.tier_stats();
+  // Waits for a writer, which may take seconds.
+  const TierStats s = [&table] {
+    const nb::gil_scoped_release release;
+    return table.tier_stats();
+  }();
   nb::dict d;
   d["rows_ram"] = s.rows_ram;
   d["rows_ram_max"] = s.rows_ram_max;

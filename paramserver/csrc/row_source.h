@@ -34,6 +34,9 @@ struct LookupContext {
   std::uint64_t epoch = 0;                                             // 0: the newest published state
   std::int64_t deadline_ns = std::numeric_limits<std::int64_t>::max();  // CLOCK_MONOTONIC
   const std::atomic<bool>* cancelled = nullptr;                         // null: cannot be cancelled
+  // The cold rows that this call may read at most, beside its table's own bound; the call takes off what it read, so
+  // that a request made of several calls has one bound. Null: the table's bound alone.
+  std::uint64_t* cold_reads_left = nullptr;
 };
 
 class RowSource {
@@ -61,6 +64,6 @@ class RowSource {
                              RowStatus* status /*[offsets[bags]] or null*/) const noexcept = 0;
 };
 
-inline constexpr const char* kRowSourceCapsule = "paramserver.RowSource.2";
+inline constexpr const char* kRowSourceCapsule = "paramserver.RowSource.3";
 
 }  // namespace paramserver

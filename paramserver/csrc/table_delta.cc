@@ -28,13 +28,13 @@ void Table::apply(std::int64_t sequence, std::int64_t after, const std::int64_t*
   if (undone_in_force()) settle();
   applied_.reserve(applied_.size() + 1);
   const bool first = !base_closed_;
-  base_closed_ = true;
   Batch batch{static_cast<std::uint32_t>(version), nullptr, time_s, admit_after_};
   if (keeps_times()) batch.time_s = set_time(batch.version, time_s);
   if (apply_rows_per_s_ > 0.0) batch.began_ns = monotonic_ns();
   undos_.push_back({std::make_unique<IdIndex>(n + m, huge_pages_, memory_), batch.version});
   batch.undo = undos_.back().index.get();
   try {
+    base_closed_ = true;
     // In force before the first state that it undoes.
     enforce_directory();
     write_rows(batch, ids, rows, n);

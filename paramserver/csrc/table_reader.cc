@@ -57,6 +57,18 @@ void give(RowStatus* status, std::size_t at, RowStatus value, StatusTally& tally
   ++tally[static_cast<std::size_t>(value)];
 }
 
+// A request of several calls reads no more cold rows than one call may: what is left goes from call to call.
+void begin_reads(const ColdTier& tier, const LookupContext& context, ColdScratch& scratch) noexcept {
+  tier.begin(scratch);
+  if (context.cold_reads_left == nullptr) return;
+  scratch.reads_left = std::min<std::size_t>(scratch.reads_left, *context.cold_reads_left);
+}
+
+void end_reads(const ColdTier& tier, const LookupContext& context, ColdScratch& scratch) noexcept {
+  if (context.cold_reads_left != nullptr) *context.cold_reads_left = scratch.reads_left;
+  tier.end(scratch);
+}
+
 // Room for a batch of a tiered table; false when the system gives no memory.
 bool reserve(ColdScratch& scratch, std::size_t n) noexcept {
   try {
@@ -165,7 +177,7 @@ void TableReader::each(const LookupContext& context, const std::int64_t* ids, st
   const bool tiered = tier_ != nullptr;
   const std::size_t part_ids = tiered ? cold_visit_ids(state_.row_bytes) : kPartIds;
   const bool room = !tiered || reserve(scratch, std::min(n, part_ids));
-  if (tiered) tier_->begin(scratch);
+  if (tiered) begin_reads(*tier_, context, scratch);
   // One view for the whole call, so that no call is answered from two epochs, whoever publishes and retires meanwhile.
   const ReaderGate::Visit visit(state_.gate);
   const TableView view(state_, base_, context.epoch);
@@ -186,7 +198,7 @@ void TableReader::each(const LookupContext& context, const std::int64_t* ids, st
     for (std::size_t i = 0; i < count; ++i) take(&row, first + i, 1);
     for (std::size_t i = 0; i < count; ++i) give(part, i, why, tally);
   }
-  if (tiered) tier_->end(scratch);
+  if (tiered) end_reads(*tier_, context, scratch);
   counters_.add(tally);
 }
 

@@ -15,14 +15,18 @@ import pyarrow.flight as fl
 
 from paramserver.delta import Delta, delta_of
 from paramserver.epoch import Epoch, newest_epoch
-from paramserver.errors import OperatingError, ParamServerError
+from paramserver.errors import OperatingError, ParamServerError, ShardMapError
+from paramserver.server.complaints import complain
 from paramserver.shard_map import ShardMap
 from paramserver.store import ShardStore
 
 __all__ = ["CatchUp", "Credentials"]
 
+# A call may take so long, and longer for what there is to send: the other replica reads, writes and sends it.
 _CALL_S = 60.0
+_SENT_BYTES_PER_S = 16 << 20
 _BETWEEN_TRIES_S = 1.0
+_STOP_S = 10.0
 
 
 class Credentials:
@@ -30,9 +34,12 @@ class Credentials:
     of pyarrow.flight.connect."""
 
     def __init__(self, token: str | None = None, **tls: Any) -> None:
-        headers = [(b"authorization", b"Bearer " + token.encode())] if token else []
-        self.options = fl.FlightCallOptions(timeout=_CALL_S, headers=headers)
+        self._headers = [(b"authorization", b"Bearer " + token.encode())] if token else []
         self.tls = tls
+
+    def options(self, bytes_max: int = 0) -> fl.FlightCallOptions:
+        """Of a call that sends so many bytes at most."""
+        return fl.FlightCallOptions(timeout=_CALL_S + bytes_max / _SENT_BYTES_PER_S, headers=self._headers)
 
 
 class CatchUp:
@@ -45,6 +52,7 @@ class CatchUp:
         self._credentials, self._done = credentials, done
         self._wanted, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="catch-up", daemon=True)
+        self._reader: fl.FlightStreamReader | None = None
         #: Why the last try fetched nothing; empty when it did, or nothing was missing.
         self.problem = ""
 
@@ -57,10 +65,14 @@ class CatchUp:
         self._wanted.set()
 
     def stop(self) -> None:
-        """End the thread, after the call in progress."""
+        """End the thread, and the call in progress with it. A replica that does not even begin to answer is not waited
+        for: what it sends later is refused by a store that is closed."""
         self._stop.set()
         self._wanted.set()
-        self._thread.join()
+        reader = self._reader
+        if reader is not None:
+            reader.cancel()
+        self._thread.join(_STOP_S)
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -70,8 +82,10 @@ class CatchUp:
                 if self._stage_missing():
                     self._done()
                 self.problem = ""
-            except (ParamServerError, pa.ArrowException) as error:
+            except Exception as error:
                 self.problem = f"{type(error).__name__}: {error}"
+                if not isinstance(error, (ParamServerError, pa.ArrowException, OSError)):
+                    complain(error)
             # Others that miss the same deltas would be asked again and again.
             self._stop.wait(_BETWEEN_TRIES_S)
 
@@ -88,14 +102,18 @@ class CatchUp:
 
     def _fetched(self, table: str, version: int, after: int, last: int) -> Iterator[Delta]:
         """The deltas after one sequence up to another, from whichever replica has them."""
-        replicas = ShardMap.read(self._cluster).shards[self._store.shard]
+        found = ShardMap.read(self._cluster)
+        if len(found.shards) != self._store.shards:
+            raise ShardMapError(f"map version {found.version} has {len(found.shards)} shards, this server is one of "
+                                f"{self._store.shards}: nobody is asked")
         problems = []
-        for address in replicas:
+        for address in found.shards[self._store.shard]:
             if address == self._own_address or after >= last:
                 continue
             try:
                 with fl.connect(address, **self._credentials.tls) as connection:
-                    while after < last and (delta := self._next(connection, table, version, after)) is not None:
+                    options = self._credentials.options(self._log_bytes(connection, table, version))
+                    while after < last and (delta := self._next(connection, options, table, version, after)):
                         yield delta
                         after = delta.sequence
             except pa.ArrowException as error:
@@ -104,10 +122,20 @@ class CatchUp:
             raise OperatingError(f"no replica of shard {self._store.shard} has delta {after + 1} of table {table!r}, "
                                  f"base version {version}; {'; '.join(problems) or 'all were asked'}")
 
-    def _next(self, connection: fl.FlightClient, table: str, version: int, after: int) -> Delta | None:
+    def _log_bytes(self, connection: fl.FlightClient, table: str, version: int) -> int:
+        """What a delta of the other replica's has at most: all of its log."""
+        (result,) = connection.do_action(fl.Action("status", b"{}"), self._credentials.options())
+        tables = json.loads(result.body.to_pybytes())["versions"].get(str(version), {})
+        return int(tables[table]["log_bytes"]) if table in tables else 0
+
+    def _next(self, connection: fl.FlightClient, options: fl.FlightCallOptions, table: str, version: int,
+              after: int) -> Delta | None:
         ticket = {"action": "next_delta", "package_version": version, "table": table, "after": after}
-        reader = connection.do_get(fl.Ticket(json.dumps(ticket).encode()), self._credentials.options)
-        came = reader.read_all()
+        self._reader = connection.do_get(fl.Ticket(json.dumps(ticket).encode()), options)
+        try:
+            came = self._reader.read_all()
+        finally:
+            self._reader = None
         return delta_of(came) if came.schema.names else None
 
 

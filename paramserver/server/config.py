@@ -74,8 +74,9 @@ class Limits(_Frozen):
     epoch_wait_ms: how long a lookup waits for an epoch that this server has not seen yet. drain_ms: how long lookups in
     flight may take at the end. hold_s: how long every epoch is held without a lease. reserve_bytes: disk space that
     writes leave free. held_bytes_max: deltas kept for versions that do not serve yet. poll_ms: how often the cluster's
-    directory is looked at where the kernel does not tell of changes. upload_bytes_max: of one pushed delta. upkeep_s:
-    how often expired rows are freed, and a version whose deltas hold more than log_bytes_max gets a new base.
+    directory is looked at where the kernel does not tell of changes. transfers_max: pushed and fetched deltas at once,
+    each a file. upload_bytes_max: of one pushed delta. upkeep_s: how often expired rows are freed, and a version whose
+    deltas hold more than log_bytes_max gets a new base.
     """
 
     lookups_max: Annotated[int, Field(ge=1, le=65_536)] = 256
@@ -85,6 +86,7 @@ class Limits(_Frozen):
     streams_max: Annotated[int, Field(ge=1, le=65_536)] = 256
     epoch_wait_ms: Annotated[int, Field(ge=0, le=10_000)] = 50
     drain_ms: Annotated[int, Field(ge=0, le=600_000)] = 10_000
+    transfers_max: Annotated[int, Field(ge=1, le=1_000)] = 8
     upload_bytes_max: Annotated[int, Field(ge=1 << 10, le=1 << 40)] = 4 << 30
     hold_s: Annotated[float, Field(ge=0, le=86_400)] = 600.0
     reserve_bytes: Annotated[int, Field(ge=0)] = 64 << 20

@@ -1,15 +1,15 @@
 """One shard's server as a whole: its store, the native server in front of it, and what keeps the two together."""
 
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from paramserver.epoch import epoch_numbers
-from paramserver.errors import ParamServerError, ShardMapError
+from paramserver.errors import ShardMapError
 from paramserver.native_flight import native
 from paramserver.server.catch_up import CatchUp, Credentials
+from paramserver.server.complaints import complain
 from paramserver.server.config import ServerConfig, TableConfig, tokens_of
 from paramserver.server.control import Control
 from paramserver.server.metrics import MetricsEndpoint, ShardCollector
@@ -42,6 +42,7 @@ class ShardProcess:
         self._map_version = _NO_MAP
         self._expired_at = 0.0
         self._server: Any = None
+        self._deltas: DeltaWatch | None = None
         self._serving: EpochServing | None = None
         self._address = ""
         self._watcher: ClusterWatcher | None = None
@@ -97,6 +98,8 @@ class ShardProcess:
         if metrics is not None:
             metrics.stop()
         # The native server holds the control function, which holds this: without the cut, both would stay.
+        if self._serving is not None:
+            self._serving.stop()
         self._server = self._serving = None
         self._store.close()
 
@@ -138,17 +141,17 @@ class ShardProcess:
         """What the store holds is served before anybody is told; what cannot be taken yet does not keep it."""
         try:
             self._look()
-        except ParamServerError as error:
-            print(f"paramserver: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        except Exception as error:
+            complain(error)
 
     def _look(self) -> None:
         """Bring what is served up to date with the cluster's directory. Each part is tried whatever others meet."""
-        problems = []
+        problems: list[Exception] = []
         for part in (self._read_map, self._read_deltas, self._adopt, self._expire, self._serve,
                      self._fetch):
             try:
                 part()
-            except ParamServerError as error:
+            except Exception as error:
                 problems.append(error)
         if problems:
             raise problems[0]
@@ -243,5 +246,6 @@ def _native_server(config: ServerConfig, control: Control, uploads: Path) -> Any
         client_ca=tls.client_ca.read_text() if tls and tls.client_ca else "",
         tokens=tokens_of(config.token_file), control_tokens=tokens_of(config.control_token_file),
         bounds=(limits.lookups_max, limits.ids_in_flight_max, limits.stream_threads_max, limits.inline_ids_max),
-        streams_max=limits.streams_max, epoch_wait_ms=limits.epoch_wait_ms, upload_bytes_max=limits.upload_bytes_max,
+        streams_max=limits.streams_max, epoch_wait_ms=limits.epoch_wait_ms, transfers_max=limits.transfers_max,
+        reserve_bytes=limits.reserve_bytes, upload_bytes_max=limits.upload_bytes_max,
         upload_directory=str(uploads), control=control)

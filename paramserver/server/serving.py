@@ -14,13 +14,15 @@ class EpochServing:
     """Publishes a store's epochs in the native server, and takes them from it again.
 
     An epoch is handed over with all its tables in one call, and only when each of them shows it already: a lookup finds
-    the whole epoch or none of it. is_tiered: whether lookups in a table may wait for a disk. Thread-safe."""
+    the whole epoch or none of it; and it is taken back before the tables let it go, so that a lookup that comes too
+    late is told so. is_tiered: whether lookups in a table may wait for a disk. Thread-safe."""
 
     def __init__(self, store: ShardStore, native: Any, is_tiered: Callable[[str], bool]) -> None:
         self._store, self._native, self._is_tiered = store, native, is_tiered
         self._lock = threading.Lock()
         self._served: dict[int, Epoch] = {}
         self._tables: dict[int, dict[str, Any]] = {}
+        store.before_retiring = self._retire
 
     def sync(self) -> list[int]:
         """Serve exactly the epochs that the store holds; none when they are not the cluster's. Returns the numbers that
@@ -41,6 +43,17 @@ class EpochServing:
                 self._native.retire(number)
             self._served, self._tables = held, versions
             return new
+
+    def stop(self) -> None:
+        """Let go of the store, which is not followed any more."""
+        self._store.before_retiring = lambda _numbers: None
+
+    def _retire(self, numbers: list[int]) -> None:
+        # A `sync` that found them still held ends first, so that it cannot put them back.
+        with self._lock:
+            for number in numbers:
+                self._native.retire(number)
+            self._served = {number: epoch for number, epoch in self._served.items() if number not in numbers}
 
     def newest(self) -> Epoch | None:
         """The newest epoch served."""

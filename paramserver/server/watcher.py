@@ -4,14 +4,13 @@ import contextlib
 import ctypes
 import os
 import select
-import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from paramserver.epoch import EPOCHS_FOLDER
-from paramserver.errors import ParamServerError
+from paramserver.server.complaints import complain
 
 __all__ = ["ClusterWatcher"]
 
@@ -62,16 +61,16 @@ class ClusterWatcher:
                 self._notices.watch(folder)
             try:
                 self._look()
-            except ParamServerError as error:
+            except Exception as error:
                 self._complain(error)
             for descriptor, _ in waiting.poll(self._poll_ms):
                 with contextlib.suppress(BlockingIOError):
                     os.read(descriptor, 65536)
 
-    def _complain(self, error: ParamServerError) -> None:
+    def _complain(self, error: Exception) -> None:
         if time.monotonic() - self._complained_at >= _COMPLAINT_S:
             self._complained_at = time.monotonic()
-            print(f"paramserver: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            complain(error)
 
 
 class _Notices:

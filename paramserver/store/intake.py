@@ -3,9 +3,10 @@
 import contextlib
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from paramserver import durable
 from paramserver.delta import Delta, check_table_name
@@ -19,7 +20,9 @@ from paramserver.store.log import DeltaLog
 from paramserver.store.recovery import Version
 from paramserver.store.table_files import TableFiles, base_of, check_suffix
 
-__all__ = ["Intake", "check_tables", "expect_content"]
+__all__ = ["Intake", "check_tables", "check_version", "expect_content"]
+
+_VERSION_MAX = 2**63 - 1
 
 
 class Intake:
@@ -52,7 +55,8 @@ class Intake:
                                        time_s=written_s or time_s or int(Path(path).stat().st_mtime))
         return Base(folder, version, 0, self._files.shard, self._files.shards, copied, origin=origin_of(copied))
 
-    def write(self, folder: Path, serving: Version, epoch: Epoch, generation: int) -> Base:
+    def write(self, folder: Path, serving: Version, epoch: Epoch, generation: int,
+              progress: Callable[[int, int], None] | None = None) -> Base:
         """Write the tables of a version as of an epoch, and the manifest. Raises TableFileError, StoreFull."""
         tables = {}
         for name, line in serving.lines.items():
@@ -60,7 +64,7 @@ class Intake:
             entry = self._log.entries(number, name).get(sequence)
             time_s = entry.time_s if entry else serving.base.tables[name].time_s
             path = self._files.write(folder / name, line.table, epoch.number, sequence=sequence, version=number,
-                                     time_s=time_s)
+                                     time_s=time_s, progress=progress)
             with durable.disk_errors(f"{path}"):
                 tables[name] = bases_.table_file(path, sequence, time_s)
         base = Base(folder, epoch.package_version, generation, self._files.shard, self._files.shards, tables, epoch,
@@ -136,6 +140,12 @@ def check_tables(tables: Mapping[str, str | Path], sequences: Mapping[str, int])
     for name, path in tables.items():
         check_table_name(name)
         check_suffix(Path(path))
+
+
+def check_version(version: Any) -> None:
+    """Raise OptionError for what is no package version."""
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version <= _VERSION_MAX:
+        raise OptionError(f"package_version is {version!r}, expected an integer from 0 to 2**63 - 1")
 
 
 def expect_content(here: Base, given: Base) -> None:

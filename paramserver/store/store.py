@@ -30,7 +30,7 @@ from paramserver.errors import (
 )
 from paramserver.store import layout as layout_
 from paramserver.store.history import ClusterHistory, abandoned_in, unknown_ranges
-from paramserver.store.intake import Intake, check_tables, expect_content
+from paramserver.store.intake import Intake, check_tables, check_version, expect_content
 from paramserver.store.leases import LEASE_S_MAX, Leases
 from paramserver.store.line import Line
 from paramserver.store.lock import DirectoryLock
@@ -44,7 +44,6 @@ __all__ = ["DURABILITIES", "ShardStore"]
 
 #: What an acknowledged write outlives: the death of the process, or a power loss too.
 DURABILITIES = ("process", "sync")
-_VERSION_MAX = 2**63 - 1
 
 
 class ShardStore:
@@ -69,6 +68,8 @@ class ShardStore:
         self._wanted: Epoch | None = None
         self._dropped: set[int] = set()
         self._history = ClusterHistory()
+        #: Told the numbers of epochs that are not held any more, before their tables let them go.
+        self.before_retiring: Callable[[list[int]], None] = lambda _numbers: None
         for number in self._epochs:
             self._leases.hold(number, hold_s, "published")
 
@@ -245,6 +246,7 @@ class ShardStore:
             gone = self._leases.expire(max(self._epochs, default=0), now)
             self._epochs = {n: epoch for n, epoch in self._epochs.items() if n not in gone}
             self._dropped |= set(gone)
+            self.before_retiring(gone)
             lines = [line for serving in self._versions.values() for line in serving.lines.values()]
             for line in lines:
                 line.retire_all_but(self._epochs)
@@ -268,7 +270,7 @@ class ShardStore:
         Returns {"state": "added" | "already", "refused": [what was held but does not fit]}. Raises OptionError,
         RetiredVersion, TableFileError, StoreError when the version is here with other content, or when the files hold
         what a rollback abandoned, StoreFull. A version that such a rollback made useless here is replaced."""
-        _check_version(package_version)
+        check_version(package_version)
         check_tables(tables, base_sequences or {})
         with self._intake_lock, self._intake.folder() as folder:
             self._expect_serves_not(package_version)
@@ -290,12 +292,13 @@ class ShardStore:
                 self._intake.remove_others(self._versions)
             return {"state": "added", "refused": refused}
 
-    def checkpoint(self, version: int) -> int | None:
+    def checkpoint(self, version: int, progress: Callable[[int, int], None] | None = None) -> int | None:
         """Write a new base of a version, its oldest held epoch's state, and drop the deltas that it holds from the log.
         Lookups and deltas go on meanwhile. Returns the epoch, None when nothing would be gained, or while deltas that
         a rollback abandoned are still applied, or for a version whose status says `checkpoints` is false: with
-        admit_after, a base would forget how often an id that waits has come. Raises EpochError, TableFileError,
-        StoreFull."""
+        admit_after, a base would forget how often an id that waits has come. progress: called now and then with
+        rows done and rows in all, of each table; what it raises ends the work. Raises EpochError, TableFileError,
+        StoreFull, with nothing changed."""
         with self._intake_lock:
             serving = self._serving(version)
             with self._lock:
@@ -303,7 +306,7 @@ class ShardStore:
             if oldest is None:
                 return None
             with self._holding(oldest, "checkpoint"), self._intake.folder() as folder:
-                base = self._intake.write(folder, serving, oldest, serving.base.generation + 1)
+                base = self._intake.write(folder, serving, oldest, serving.base.generation + 1, progress)
                 with self._lock:
                     self._expect_open()
                     # A rollback may have come, or the version may have been loaded again.
@@ -344,7 +347,7 @@ class ShardStore:
         while someone leases an epoch of it."""
         with self._intake_lock, self._lock:
             self._expect_open()
-            _check_version(version)
+            check_version(version)
             if version in self._retired:
                 return
             if version not in {*self._versions, *self._log.versions()}:
@@ -492,8 +495,3 @@ class ShardStore:
             yield
         finally:
             self._leases.drop(epoch.number, holder)
-
-
-def _check_version(version: Any) -> None:
-    if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version <= _VERSION_MAX:
-        raise OptionError(f"package_version is {version!r}, expected an integer from 0 to 2**63 - 1")

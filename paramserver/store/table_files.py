@@ -57,11 +57,13 @@ class TableFiles:
         """Whether a table counts the deltas that contain an id before it takes the id's row: files hold no counts."""
         return self._options_of(name, version).get("admit_after", 1) > 1
 
-    def write(self, path: Path, table: Any, epoch: int, *, sequence: int, version: int, time_s: int) -> Path:
+    def write(self, path: Path, table: Any, epoch: int, *, sequence: int, version: int, time_s: int,
+              progress: Callable[[int, int], None] | None = None) -> Path:
         """Write a table as of `epoch`, synced, to `path` and the suffix of snapshots. Returns the file's path. Raises
         TableFileError, StoreFull."""
         path = path.with_name(path.name + SNAPSHOT_SUFFIX)
-        write_snapshot(path, table, epoch, base_sequence=sequence, package_version=version, time_s=time_s)
+        write_snapshot(path, table, epoch, base_sequence=sequence, package_version=version, time_s=time_s,
+                       progress=progress)
         return path
 
     def _options_of(self, name: str, version: int) -> dict[str, Any]:

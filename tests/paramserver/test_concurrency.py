@@ -7,6 +7,8 @@ over a table that updates rows in place, where it must fail.
 import threading
 
 import numpy as np
+import pytest
+from paramserver import Table, Tier
 
 DIM = 512
 IDS = np.arange(-100, 100)
@@ -116,3 +118,26 @@ def test_the_native_concurrency_test_passes_and_its_broken_twin_fails(native_bui
 
     assert subprocess.run([native_build("paramserver_concurrency_test")], check=False).returncode == 0
     assert subprocess.run([native_build("paramserver_broken_test")], check=False, capture_output=True).returncode == 1
+
+
+@pytest.mark.parametrize("ask", ["why", "stats", "tier_stats"])
+def test_waiting_for_a_writer_leaves_the_other_threads_alone(ask, tmp_path):
+    tier = Tier(ram_bytes_max=1 << 20, directory=tmp_path, keeper=False, direct=False)
+    table = Table("t", 4, apply_rows_per_s=12_000.0, tier=tier)
+    ids = np.arange(6_000)
+    asked, ticks = threading.Event(), 0
+
+    def call():
+        asked.set()
+        table.why(1) if ask == "why" else getattr(table, ask)()
+
+    writer = threading.Thread(target=table.apply, args=(1, ids, np.zeros((ids.size, 4), np.float32)))
+    writer.start()
+    caller = threading.Thread(target=call)
+    caller.start()
+    assert asked.wait(20)
+    while caller.is_alive():
+        caller.join(0.001)
+        ticks += 1
+    writer.join()
+    assert ticks > 20

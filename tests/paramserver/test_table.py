@@ -104,7 +104,7 @@ def test_stats_and_names(native):
 
 def test_the_capsule_is_named_by_the_contract_and_outlives_the_table():
     capsule = Table("t", 4).capsule
-    assert '"paramserver.RowSource.2"' in repr(capsule)
+    assert '"paramserver.RowSource.3"' in repr(capsule)
 
 
 def test_array_gather_copies_rows_by_number():

@@ -57,6 +57,7 @@ std::shared_ptr<ShardServer> make_server(const std::string& host, int port, cons
                                          std::vector<std::string> tokens, std::vector<std::string> control_tokens,
                                          std::tuple<std::size_t, std::size_t, std::size_t, std::size_t> bounds,
                                          std::int64_t streams_max, std::int64_t epoch_wait_ms,
+                                         std::int64_t transfers_max, std::int64_t reserve_bytes,
                                          std::int64_t upload_bytes_max, const std::string& upload_directory,
                                          nb::object control) {
   ShardOptions options{.host = host,
@@ -68,6 +69,8 @@ std::shared_ptr<ShardServer> make_server(const std::string& host, int port, cons
                        .bounds = {std::get<0>(bounds), std::get<1>(bounds), std::get<2>(bounds), std::get<3>(bounds)},
                        .streams_max = streams_max,
                        .epoch_wait_ms = epoch_wait_ms,
+                       .transfers_max = transfers_max,
+                       .reserve_bytes = reserve_bytes,
                        .upload_bytes_max = upload_bytes_max,
                        .upload_directory = upload_directory,
                        .control = handler_of(std::move(control)),
@@ -122,8 +125,8 @@ nb::dict server_counters(const ShardServer& server) {
 void bind_server(nb::module_& m) {
   nb::class_<ShardServer>(m, "ShardServer")
       .def(nb::new_(&make_server), nb::kw_only(), "host"_a, "port"_a, "certificate"_a, "key"_a, "client_ca"_a,
-           "tokens"_a, "control_tokens"_a, "bounds"_a, "streams_max"_a, "epoch_wait_ms"_a, "upload_bytes_max"_a,
-           "upload_directory"_a, "control"_a)
+           "tokens"_a, "control_tokens"_a, "bounds"_a, "streams_max"_a, "epoch_wait_ms"_a, "transfers_max"_a,
+           "reserve_bytes"_a, "upload_bytes_max"_a, "upload_directory"_a, "control"_a)
       .def_prop_ro("port", &ShardServer::port)
       .def_prop_ro("epoch_missing_fd", &ShardServer::epoch_missing_fd)
       .def("set_place",

@@ -42,11 +42,20 @@ using ControlHandler =
 // The Flight status of a reply that is no success.
 arrow::Status status_of(const ControlReply& reply);
 
-// Writes the stream to an Arrow IPC file, schema metadata included. Invalid when a batch is damaged or the stream is
-// longer than bytes_max; the file is then removed.
-arrow::Status spool(arrow::flight::FlightMessageReader& reader, const std::string& path, std::int64_t bytes_max);
+struct SpoolBounds {
+  std::int64_t bytes_max = 0;      // of one stream
+  std::int64_t reserve_bytes = 0;  // that stay free on the disk
+};
 
-// The batches of an Arrow IPC file, mapped: they outlive the file's name.
+// Unavailable, with StoreFull as its class, unless `bytes` fit on a path's disk beside the reserve.
+arrow::Status expect_space(const std::string& path, std::int64_t bytes, std::int64_t reserve_bytes);
+
+// Writes the stream to an Arrow IPC file, schema metadata included. Invalid when a batch is damaged or the stream is
+// longer than its bound, as expect_space when the disk is full; the file is then removed.
+arrow::Status spool(arrow::flight::FlightMessageReader& reader, const std::string& path, const SpoolBounds& bounds);
+
+// The batches of an Arrow IPC file, mapped: they outlive the file's name. Long ones come in parts, since Flight
+// sends no message of 2 GiB.
 arrow::Result<std::shared_ptr<arrow::RecordBatchReader>> open_batches(const std::string& path);
 
 }  // namespace paramserver::flight

@@ -3,7 +3,9 @@
 #include <arrow/api.h>
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -100,8 +102,11 @@ std::shared_ptr<arrow::Buffer> allocate(std::size_t bytes) {
 
 // How many rows are looked up by one call. Rows in RAM go out as they are found; cold ones are read in one batch, many
 // at a time, so their lookup is cut up only where the memory for its answer would be too much.
-std::size_t rows_per_call(const ServedTable& table, std::size_t chunk, std::size_t row_bytes) {
-  return table.blocking ? std::max(chunk, kBlockingCallBytes / row_bytes) : chunk;
+std::size_t rows_per_call(const ServedTable& table, std::size_t chunk, WireType wire) {
+  if (!table.blocking) return chunk;
+  // int8 rows are float32 rows before they are sent.
+  const WireType held = wire == WireType::kInt8 ? WireType::kF32 : wire;
+  return std::max(chunk, kBlockingCallBytes / wire_row_bytes(held, table.source->dim()));
 }
 
 struct Found {
@@ -117,8 +122,18 @@ Found find_rows(const ServedTable& table, const LookupContext& context, const Lo
   Found found{first, n, allocate(n * row_bytes), allocate(n)};
   auto* status = reinterpret_cast<RowStatus*>(found.statuses->mutable_data());
   look_up(table, context, message.ids + first, n, message.header.wire, found.row_bytes->mutable_data(), status);
-  table.counters->sent(status, n, row_bytes);
   return found;
+}
+
+// A table that let the epoch go while it was asked has no rows for it, and says no more than that. Epochs are taken
+// from `state` before they are taken from tables, so it tells why.
+void expect_held(const ShardState& state, std::uint64_t epoch, const Found& found) {
+  const void* missed = std::memchr(found.statuses->data(), static_cast<int>(RowStatus::kUnavailable), found.rows);
+  if (missed != nullptr && state.find(epoch) == nullptr) {
+    throw Refused{AnswerCode::kUnknownEpoch, "epoch " + std::to_string(epoch) +
+                                                 " was retired meanwhile; the newest is " +
+                                                 std::to_string(state.newest())};
+  }
 }
 
 // Writes found rows as messages of at most `chunk` rows.
@@ -142,20 +157,25 @@ void send_found(const Found& found, const LookupHeader& header, std::size_t dim,
   } while (at < found.rows);
 }
 
-void send_rows(const ServedTable& table, const ArrivedLookup& lookup, Clock::time_point deadline,
-               AnswerWriter& writer) {
+void send_rows(const ServedTable& table, const ShardState& state, const ArrivedLookup& lookup,
+               Clock::time_point deadline, AnswerWriter& writer) {
   const LookupHeader& header = lookup.message.header;
   const std::size_t dim = table.source->dim();
   const std::size_t row_bytes = wire_row_bytes(header.wire, dim);
   const std::size_t chunk = std::max<std::size_t>(1, kChunkBytes / row_bytes);
-  const std::size_t call = rows_per_call(table, chunk, row_bytes);
+  const std::size_t call = rows_per_call(table, chunk, header.wire);
+  std::uint64_t cold_reads_left = std::numeric_limits<std::uint64_t>::max();
   const LookupContext context{.epoch = header.epoch,
                               .deadline_ns = std::chrono::nanoseconds(deadline.time_since_epoch()).count(),
-                              .cancelled = &writer.gone()};
+                              .cancelled = &writer.gone(),
+                              .cold_reads_left = &cold_reads_left};
   std::size_t first = 0;
   do {
     const std::size_t n = std::min<std::size_t>(call, header.ids - first);
-    send_found(find_rows(table, context, lookup.message, first, n), header, dim, chunk, writer);
+    const Found found = find_rows(table, context, lookup.message, first, n);
+    expect_held(state, header.epoch, found);
+    table.counters->sent(reinterpret_cast<const RowStatus*>(found.statuses->data()), n, row_bytes);
+    send_found(found, header, dim, chunk, writer);
     first += n;
     if (writer.gone().load(std::memory_order_relaxed)) return;
     if (first < header.ids && Clock::now() >= deadline) {
@@ -174,7 +194,7 @@ void answer_or_throw(const AnswerContext& context, const ArrivedLookup& lookup, 
   check_place(here, header);
   check_ids(here, lookup.message.ids, header.ids);
   const auto epoch = find_epoch(context, lookup, deadline);
-  send_rows(find_table(*epoch, lookup.message.table), lookup, deadline, writer);
+  send_rows(find_table(*epoch, lookup.message.table), context.state, lookup, deadline, writer);
 }
 
 }  // namespace

@@ -48,6 +48,21 @@ class OpenStream {
   std::int64_t open_;
 };
 
+// One of a bounded number of transfers; `taken` is false where there are as many already.
+struct Transfer {
+  Transfer(std::atomic<std::int64_t>& open, std::int64_t open_max)
+      : open_(open), taken(open_.fetch_add(1) < open_max) {}
+  ~Transfer() { open_.fetch_sub(1); }
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
+
+ private:
+  std::atomic<std::int64_t>& open_;
+
+ public:
+  const bool taken;
+};
+
 // A file that is gone when the call that made it ends.
 struct TemporaryFile {
   explicit TemporaryFile(std::string name) : path(std::move(name)) {}
@@ -99,8 +114,10 @@ class ShardServer::Service final : public fl::FlightServerBase {
                       std::unique_ptr<fl::FlightMetadataWriter> writer) override {
     const std::string command = reader->descriptor().cmd;
     if (command.size() > kActionBytesMax) return arrow::Status::Invalid("an upload's command has at most 1 MiB");
+    const Transfer transfer(transfers_open_, options_.transfers_max);
+    if (!transfer.taken) return too_many_transfers();
     const TemporaryFile file(new_path());
-    ARROW_RETURN_NOT_OK(spool(*reader, file.path, options_.upload_bytes_max));
+    ARROW_RETURN_NOT_OK(spool(*reader, file.path, {options_.upload_bytes_max, options_.reserve_bytes}));
     const ControlReply reply = options_.control("upload", command, file.path);
     if (reply.outcome != ControlOutcome::kOk) return status_of(reply);
     return writer->WriteMetadata(*arrow::Buffer::FromString(reply.json));
@@ -109,6 +126,8 @@ class ShardServer::Service final : public fl::FlightServerBase {
   arrow::Status DoGet(const fl::ServerCallContext&, const fl::Ticket& ticket,
                       std::unique_ptr<fl::FlightDataStream>* stream) override {
     if (ticket.ticket.size() > kActionBytesMax) return arrow::Status::Invalid("a ticket has at most 1 MiB");
+    const Transfer transfer(transfers_open_, options_.transfers_max);
+    if (!transfer.taken) return too_many_transfers();
     const TemporaryFile file(new_path());
     const ControlReply reply = options_.control("download", ticket.ticket, file.path);
     if (reply.outcome != ControlOutcome::kOk) return status_of(reply);
@@ -118,6 +137,11 @@ class ShardServer::Service final : public fl::FlightServerBase {
   }
 
  private:
+  arrow::Status too_many_transfers() const {
+    return unavailable("this server has its maximum of " + std::to_string(options_.transfers_max) +
+                       " uploads and downloads at once: try again");
+  }
+
   std::string new_path() {
     return options_.upload_directory + "/transfer-" + std::to_string(::getpid()) + "-" +
            std::to_string(transfers_.fetch_add(1)) + ".arrow";
@@ -128,6 +152,7 @@ class ShardServer::Service final : public fl::FlightServerBase {
   const std::function<void()> epoch_missing_;
   const AnswerContext context_;
   std::atomic<std::uint64_t> transfers_{0};
+  std::atomic<std::int64_t> transfers_open_{0};
 };
 
 ShardServer::ShardServer(ShardOptions options) : state_(options.place) {

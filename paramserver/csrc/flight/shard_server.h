@@ -36,6 +36,8 @@ struct ShardOptions {
   StreamBounds bounds;
   std::int64_t streams_max = 256;           // open at once
   std::int64_t epoch_wait_ms = 50;          // a lookup for a newer epoch than is served waits so long for it
+  std::int64_t transfers_max = 8;           // uploads and downloads at once, each a file
+  std::int64_t reserve_bytes = 0;           // of disk space, which uploads leave free
   std::int64_t upload_bytes_max = 1 << 30;  // of one upload
   std::string upload_directory;             // where uploads are written; must exist
   ControlHandler control;

@@ -51,7 +51,7 @@ class TestLibrary:
 
     def table(self, dim: int) -> object:
         """A RowSource capsule."""
-        return self._capsule(self._library.lambda_fake_table(dim), b"paramserver.RowSource.2")
+        return self._capsule(self._library.lambda_fake_table(dim), b"paramserver.RowSource.3")
 
     def _capsule(self, pointer: int, name: bytes) -> object:
         self._names.append(name)  # a capsule only borrows its name

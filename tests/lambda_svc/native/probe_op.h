@@ -18,7 +18,7 @@ LAMBDA_TEST_EXPORT int lambda_probe_register(const char* framework_path);
 // Moves the records of every run since the last call to `out`; returns how many there were.
 LAMBDA_TEST_EXPORT std::size_t lambda_probe_take(lambda_probe_record* out, std::size_t most);
 
-// Pointers to put in capsules "feature_store.FeatureSource.1" and "paramserver.RowSource.2"; live until exit.
+// Pointers to put in capsules "feature_store.FeatureSource.1" and "paramserver.RowSource.3"; live until exit.
 // A slot is `dtype layout width`, slots are separated by ';', as in "2 2 5;1 0 1".
 LAMBDA_TEST_EXPORT void* lambda_fake_features(const char* slots);
 LAMBDA_TEST_EXPORT void* lambda_fake_table(std::uint32_t dim);

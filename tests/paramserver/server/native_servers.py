@@ -31,7 +31,7 @@ def native_server(upload_directory: Any = "/nowhere", control: Callable[..., Any
     """A server on a free port; options as of the native class, with defaults."""
     made = {"host": "127.0.0.1", "port": 0, "certificate": "", "key": "", "client_ca": "", "tokens": [],
             "control_tokens": [], "bounds": (256, 4 << 20, 2, 8192), "streams_max": 64, "epoch_wait_ms": 50,
-            "upload_bytes_max": 1 << 20, **options}
+            "transfers_max": 8, "reserve_bytes": 0, "upload_bytes_max": 1 << 20, **options}
     return native.ShardServer(upload_directory=str(upload_directory), control=control, **made)
 
 

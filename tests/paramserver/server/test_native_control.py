@@ -1,6 +1,8 @@
 """The control plane's border: JSON and files in, JSON out, failures as Flight's statuses."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -88,3 +90,55 @@ def test_a_download_is_the_file_that_the_control_function_wrote(client, uploads,
 def test_a_download_without_a_file_fails(client):
     with pytest.raises(fl.FlightInternalError):
         list(client.connection.do_get(fl.Ticket(b"{}")))
+
+
+def test_uploads_beyond_the_bound_are_refused_while_the_others_last(uploads):
+    inside, go_on = threading.Event(), threading.Event()
+
+    def control(action, body, file):
+        inside.set()
+        assert go_on.wait(20)
+        return echo(action, body, file)
+
+    server = native_server(uploads, control, transfers_max=1)
+    first, second = WireClient(address_of(server)), WireClient(address_of(server))
+    with ThreadPoolExecutor(1) as pool:
+        pushed = pool.submit(first.push, table_of(5))
+        assert inside.wait(20)
+        with pytest.raises(fl.FlightUnavailableError, match="maximum of 1 uploads"):
+            second.push(table_of(5))
+        with pytest.raises(fl.FlightUnavailableError, match="maximum of 1 uploads"):
+            second.connection.do_get(fl.Ticket(b"{}")).read_all()
+        go_on.set()
+        assert pushed.result(20)["action"] == "upload"
+    assert second.push(table_of(5))["action"] == "upload"
+    first.close()
+    second.close()
+    server.stop(0)
+
+
+def test_an_upload_leaves_the_reserve_free(uploads):
+    server = native_server(uploads, reserve_bytes=1 << 62)
+    made = WireClient(address_of(server))
+    with pytest.raises(fl.FlightUnavailableError) as raised:
+        made.push(table_of(5))
+    assert failure(raised.value)["error"] == "StoreFull" and list(uploads.iterdir()) == []
+    made.close()
+    server.stop(0)
+
+
+def test_a_long_download_comes_in_parts(uploads):
+    rows = 6 << 20
+
+    def control(action, body, file):
+        with pa.OSFile(file, "wb") as sink, pa.ipc.new_file(sink, pa.schema([("id", pa.int64())])) as writer:
+            writer.write_batch(pa.record_batch([pa.array(np.arange(rows))], ["id"]))
+        return 0, "{}"
+
+    server = native_server(uploads, control)
+    made = WireClient(address_of(server))
+    batches = [chunk.data for chunk in made.connection.do_get(fl.Ticket(b"{}"))]
+    assert len(batches) == 4 and max(batch.nbytes for batch in batches) <= 16 << 20
+    assert (np.concatenate([batch.column(0).to_numpy() for batch in batches]) == np.arange(rows)).all()
+    made.close()
+    server.stop(0)

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
-from paramserver import Table
+from paramserver import Table, Tier
 from paramserver.shard_map import shard_of
 from tests.paramserver.server.flight_client import IDS as IDS_SCHEMA
 from tests.paramserver.server.flight_client import Refused, WireClient, lookup_header
 from tests.paramserver.server.native_servers import IDS, address_of, native_server, table_of
 from tests.paramserver.server.servers import rows_of
 
-HIT, DEFAULT = 0, 2
+HIT, COLD, DEFAULT, DEADLINE = 0, 1, 2, 5
 
 
 @pytest.fixture
@@ -232,3 +232,40 @@ def test_a_server_that_stops_ends_its_streams(server, client):
     server.stop(1_000)
     with pytest.raises((fl.FlightUnavailableError, fl.FlightCancelledError, StopIteration, fl.FlightInternalError)):
         client.receive()
+
+
+@pytest.mark.parametrize("wire", ["f32", "int8"])
+def test_a_lookup_of_several_calls_reads_no_more_cold_rows_than_one(server, tmp_path, wire):
+    dim, allowed = 1024, 100
+    ids = np.arange(20_000)
+    tier = Tier(ram_bytes_max=1 << 20, directory=tmp_path, cold_reads_max=allowed, keeper=False, direct=False)
+    table = Table("wide", dim, dtype="int8", tier=tier)
+    for part in np.array_split(ids, 10):
+        table.upsert(part, np.zeros((part.size, dim), np.float32))
+    table.publish(1, 0)
+    server.publish(2, [("wide", table.capsule, True)])
+    table.publish(2, 0)
+    client = WireClient(address_of(server))
+    _, status = client.lookup("wide", ids, wire=wire, epoch=2)
+    client.close()
+    assert (status == COLD).sum() == allowed and (status == DEADLINE).sum() > 0
+
+
+def test_a_lookup_whose_epoch_is_retired_meanwhile_is_refused(server, client):
+    dim, n = 256, 100_000
+    table = table_of(dim)
+    table.publish(3, 0)
+    server.publish(2, [("wide", table.capsule, False)])
+    number = client.ask("wide", np.zeros(n), epoch=2)
+    # Far more than what is sent before it is read, so that most of the answer is yet to be looked up.
+    first = client.receive()
+    assert first.code == "ok" and first.first == 0
+    assert server.retire(2)
+    table.retire(1)
+    table.retire(2)
+    answers = []
+    while not answers or (answers[-1].code == "ok" and answers[-1].first + answers[-1].count < n):
+        answers.append(client.receive())
+    assert {answer.lookup for answer in answers} == {number}
+    assert all(set(answer.statuses) == {HIT} for answer in answers[:-1])
+    assert answers[-1].code == "unknown_epoch" and "retired meanwhile" in answers[-1].message
