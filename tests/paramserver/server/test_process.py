@@ -266,6 +266,8 @@ def test_long_logs_become_bases_and_expired_rows_go(start, connect, files, tmp_p
             break
         assert time.monotonic() < deadline, table
     assert (client.lookup("item", [5, 7])[1] == DEFAULT).all()
+    told = client.action("tables")["tables"]
+    assert told["item"]["ttl_s"] == 1e-3 and told["user"]["ttl_s"] == 0
 
 
 def test_a_table_larger_than_its_ram_is_served(start, connect, files, tmp_path):
