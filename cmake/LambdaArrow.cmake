@@ -38,6 +38,8 @@ function(lambda_flight name)
 
   add_library(${name}_flight_csrc STATIC ${ARG_SOURCES})
   target_link_libraries(${name}_flight_csrc PUBLIC ${name}_csrc lambda_arrow_flight lambda_arrow)
+  # Reading Arrow's headers is most of what compiling a file here takes.
+  target_precompile_headers(${name}_flight_csrc PRIVATE <arrow/api.h> <arrow/flight/api.h>)
 
   nanobind_add_module(${name}_flight NB_STATIC NB_DOMAIN ${name}_flight NOMINSIZE ${ARG_BINDINGS})
   target_link_libraries(${name}_flight PRIVATE ${name}_flight_csrc)
@@ -47,6 +49,7 @@ function(lambda_flight name)
   if(LAMBDA_SVC_TESTS AND ARG_TESTS)
     add_executable(${name}_flight_test ${ARG_TESTS})
     target_link_libraries(${name}_flight_test PRIVATE ${name}_flight_csrc)
+    target_precompile_headers(${name}_flight_test REUSE_FROM ${name}_flight_csrc)
     add_test(NAME ${name}_flight COMMAND ${name}_flight_test)
   endif()
 endfunction()
