@@ -23,7 +23,7 @@ class TableReader {
   TableReader(const TableState& state, const std::byte* base, const Kernels& kernels, const ColdTier* tier) noexcept
       : state_(state), base_(base), kernels_(kernels), tier_(tier) {}
 
-  // As RowSource. A call with epoch 0 goes on with a newer epoch if its own is retired before it ends.
+  // As RowSource. One call is answered from one epoch, even if that is retired before the call ends.
   void lookup(const LookupContext& context, const std::int64_t* ids, std::size_t n, RowType out_type, void* out,
               RowStatus* status) const noexcept;
   void lookup_pooled(const LookupContext& context, const std::int64_t* ids, const std::int32_t* offsets,
