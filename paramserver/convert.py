@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from paramserver import _core, arrays, parquet_columns
+from paramserver import _core, arrays, durable, parquet_columns
 from paramserver.errors import DuplicateIdError, OptionError, RowValueError, TableFileError, TableSchemaError
 from paramserver.parquet_columns import Place
 from paramserver.quantize import QuantizationError, stored_row_bytes
@@ -253,7 +253,7 @@ def export_parquet(source: Any, path: str | Path, epoch: int = 0, *, progress: P
     rows = rows_in_order(source, epoch)
     path, written = Path(path), 0
     schema = parquet_columns.schema_of(rows.dtype, rows.dim, rows.default_row)
-    with parquet_columns.file_errors(path), parquet_columns.replacing(path) as temporary, \
+    with parquet_columns.file_errors(path), durable.replacing(path) as temporary, \
             pq.ParquetWriter(temporary, schema) as writer:
         for first, end in steps(len(rows.ids), rows.dim):
             ids, stored = rows.batch(first, end)

@@ -8,7 +8,6 @@ deletes its id. The schema's metadata holds, in decimal text, `lambda_svc.table`
 """
 
 import hashlib
-import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -146,18 +145,10 @@ def arrow_of(delta: Delta) -> pa.Table:
 def write_delta(path: str | Path, delta: Delta) -> None:
     """Write the delta as an Arrow IPC file, which appears whole and synced, by rename. Raises StoreError, StoreFull."""
     path = Path(path)
-    temporary = durable.temporary_name(path)
     table = arrow_of(delta)
-    with durable.disk_errors(f"{path}: the delta is not written"):
-        try:
-            with open(temporary, "xb") as file:
-                with pa.ipc.new_file(file, table.schema) as writer:
-                    writer.write_table(table)
-                file.flush()
-                os.fsync(file.fileno())
-            durable.move_into_place(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with durable.disk_errors(f"{path}: the delta is not written"), durable.replacing(path) as temporary, \
+            open(temporary, "xb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
 
 
 def read_delta(source: str | Path | bytes) -> Delta:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from paramserver.errors import StoreError, StoreFull
 
-__all__ = ["disk_errors", "link_into_place", "move_into_place", "remove_tree", "sync_folder", "sync_tree",
-           "temporary_name", "write_file", "write_synced"]
+__all__ = ["disk_errors", "link_into_place", "move_into_place", "remove_tree", "replacing", "sync_file", "sync_folder",
+           "sync_tree", "temporary_name", "write_file", "write_synced"]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -45,9 +45,18 @@ def write_synced(path: Path, content: bytes) -> None:
 
 def write_file(path: Path, content: bytes) -> None:
     """Write or replace the file at `path`, whole and synced. Raises OSError."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name beside `path` for a new file, which takes its place, synced, when the block ends well, and vanishes
+    otherwise. Raises OSError."""
     temporary = temporary_name(path)
     try:
-        write_synced(temporary, content)
+        yield temporary
+        sync_file(temporary)
         move_into_place(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -65,6 +74,15 @@ def link_into_place(temporary: Path, path: Path) -> None:
     os.link(temporary, path)
 
 
+def sync_file(path: Path) -> None:
+    """Make a file's content durable. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in `folder` durable. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -80,11 +98,7 @@ def sync_tree(folder: Path) -> None:
         if entry.is_dir(follow_symlinks=False):
             sync_tree(Path(entry.path))
         else:
-            descriptor = os.open(entry.path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync_file(Path(entry.path))
     sync_folder(folder)
 
 

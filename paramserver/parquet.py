@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from paramserver import parquet_columns
+from paramserver import durable, parquet_columns
 from paramserver.arrays import ROWS_MAX
 from paramserver.errors import DuplicateIdError, RowValueError
 from paramserver.parquet_columns import DEFAULT_ROW_KEY, DTYPE_KEY, Place
@@ -33,7 +33,7 @@ def save(table: Any, path: str | Path) -> None:
     works meanwhile may be seen in part, row by row. Raises TableFileError."""
     path = Path(path)
     schema = parquet_columns.schema_of(table.dtype, table.dim, table.default_row)
-    with parquet_columns.file_errors(path), parquet_columns.replacing(path) as temporary, \
+    with parquet_columns.file_errors(path), durable.replacing(path) as temporary, \
             pq.ParquetWriter(temporary, schema) as writer:
         for ids, rows in _batches_of(table):
             writer.write_table(parquet_columns.table_of(schema, ids, rows))

@@ -1,7 +1,5 @@
 """Columns of Parquet files that hold tables: what they must be, as arrays, and errors naming file, column and row."""
 
-import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from paramserver.errors import RowValueError, TableFileError, TableNullError, Ta
 from paramserver.quantize import store_rows
 
 __all__ = ["DEFAULT_ROW_KEY", "DTYPE_KEY", "Place", "check_schema", "default_row_error", "dim_and_default", "dtype_of",
-           "file_errors", "fits", "ids_of", "replacing", "schema_of", "table_of", "value_error", "values_of"]
+           "file_errors", "fits", "ids_of", "schema_of", "table_of", "value_error", "values_of"]
 
 DEFAULT_ROW_KEY = b"lambda_svc.default_row"
 DTYPE_KEY = b"lambda_svc.dtype"
@@ -167,24 +165,3 @@ def file_errors(path: Path) -> Iterator[None]:
     # pyarrow decodes the names of a damaged file's columns as UTF-8.
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise TableFileError(f"{path}: {error}") from error
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A file beside `path` that takes its place, synced to disk, when the block ends well, and vanishes otherwise."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        yield temporary
-        _sync(temporary)
-        os.replace(temporary, path)
-        _sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
