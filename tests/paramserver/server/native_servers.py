@@ -35,6 +35,14 @@ def native_server(upload_directory: Any = "/nowhere", control: Callable[..., Any
     return native.ShardServer(upload_directory=str(upload_directory), control=control, **made)
 
 
+def item_server() -> Any:
+    """A server of shard 0 of 1, map version 1, that serves table "item" in epoch 1."""
+    made = native_server()
+    made.set_place(1, 0, 1)
+    made.publish(1, [("item", table_of().capsule, False)])
+    return made
+
+
 def table_of(dim: int = 5, dtype: str = "f32", ids: np.ndarray = IDS) -> Table:
     """A table whose epochs 1 and 2 show rows_of(ids); unknown ids get -1."""
     table = Table("item", dim, dtype=dtype, default_row=np.full(dim, -1, np.float32))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.paramserver.server.flight_client import IDS as IDS_SCHEMA
 from tests.paramserver.server.flight_client import WireClient, lookup_header
-from tests.paramserver.server.native_servers import address_of, native_server, table_of
+from tests.paramserver.server.native_servers import address_of, item_server
 
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -19,9 +19,7 @@ QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 @pytest.fixture(scope="module")
 def server():
     """A server that every example meets."""
-    made = native_server()
-    made.set_place(1, 0, 1)
-    made.publish(1, [("item", table_of().capsule, False)])
+    made = item_server()
     yield made
     made.stop(0)
 

@@ -12,7 +12,7 @@ from paramserver import Table, Tier
 from paramserver.shard_map import shard_of
 from tests.paramserver.server.flight_client import IDS as IDS_SCHEMA
 from tests.paramserver.server.flight_client import Refused, WireClient, lookup_header
-from tests.paramserver.server.native_servers import IDS, address_of, native_server, table_of
+from tests.paramserver.server.native_servers import IDS, address_of, item_server, native_server, table_of
 from tests.paramserver.server.servers import rows_of
 
 HIT, COLD, DEFAULT, DEADLINE = 0, 1, 2, 5
@@ -21,9 +21,7 @@ HIT, COLD, DEFAULT, DEADLINE = 0, 1, 2, 5
 @pytest.fixture
 def server():
     """A server of shard 0 of 1, map version 1, that serves table "item" in epoch 1."""
-    made = native_server()
-    made.set_place(1, 0, 1)
-    made.publish(1, [("item", table_of().capsule, False)])
+    made = item_server()
     yield made
     made.stop(0)
 

@@ -10,6 +10,7 @@ from paramserver import Table
 from paramserver.reference import ReferenceTable
 
 from tests.paramserver.store import making
+from tests.paramserver.store.making import Clock, serving
 
 SHARED_MEMORY = Path("/dev/shm")
 SPACE_BYTES = 256 << 20
@@ -30,3 +31,16 @@ def tmp_path(tmp_path):
 def each_table(request, monkeypatch):
     """Runs a test with native tables and with those in Python."""
     monkeypatch.setattr(making, "TABLE_CLASS", request.param)
+
+
+@pytest.fixture
+def clock():
+    """The time that leases go by."""
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path, clock):
+    """A store that serves, and holds what was published for ten seconds of the clock."""
+    with serving(tmp_path / "shard", clock=clock, hold_s=10.0) as store:
+        yield store

@@ -6,7 +6,6 @@ from paramserver.errors import DeltaError, EpochError, OptionError, SequenceGap,
 
 from tests.paramserver.store.making import (
     VERSION,
-    Clock,
     add,
     delta_of,
     expected,
@@ -17,17 +16,6 @@ from tests.paramserver.store.making import (
 )
 
 pytestmark = pytest.mark.usefixtures("each_table")
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def store(tmp_path, clock):
-    with serving(tmp_path / "shard", clock=clock, hold_s=10.0) as store:
-        yield store
 
 
 def reopened(store, clock):

@@ -5,25 +5,14 @@ from paramserver.epoch import Epoch, read_epochs, write_epoch
 from paramserver.errors import EpochError, StoreDamaged, StoreError
 from paramserver.publish import Publisher, StoreMember, previous_state, rollback
 
-from tests.paramserver.store.making import VERSION, Clock, delta_of, expected, open_store, rows_at, serving, table_file
+from tests.paramserver.store.making import VERSION, delta_of, expected, open_store, rows_at, table_file
 
 pytestmark = pytest.mark.usefixtures("each_table")
 
 
 @pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
 def cluster(tmp_path):
     return tmp_path / "cluster"
-
-
-@pytest.fixture
-def store(tmp_path, clock):
-    with serving(tmp_path / "shard", clock=clock, hold_s=10.0) as store:
-        yield store
 
 
 def one(sequence):

@@ -26,7 +26,6 @@ from paramserver.store import read_manifest, restore
 from tests.paramserver.store.making import (
     BASE_IDS,
     VERSION,
-    Clock,
     add,
     delta_of,
     expected,
@@ -37,17 +36,6 @@ from tests.paramserver.store.making import (
     serving,
     table_file,
 )
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def store(tmp_path, clock):
-    with serving(tmp_path / "shard", clock=clock, hold_s=10.0) as store:
-        yield store
 
 
 def grown(store, sequences):
