@@ -13,6 +13,7 @@
 
 #include "paramserver/csrc/array_gather.h"
 #include "paramserver/csrc/bindings.h"
+#include "paramserver/csrc/bindings_arrays.h"
 #include "paramserver/csrc/error.h"
 #include "paramserver/csrc/half.h"
 #include "paramserver/csrc/hash.h"
@@ -25,28 +26,6 @@ using namespace nb::literals;
 
 namespace paramserver {
 namespace {
-
-using Ids = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Offsets = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Weights = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Row = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using OutBytes = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using OutRows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using OutRow = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Statuses = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using StoredRows = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Times = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Release = nb::call_guard<nb::gil_scoped_release>;
-
-template <class Array>
-auto* data_or_null(const std::optional<Array>& array) {
-  return array ? array->data() : nullptr;
-}
-
-RowStatus* statuses(const std::optional<Statuses>& status) {
-  return reinterpret_cast<RowStatus*>(data_or_null(status));
-}
 
 const Kernels* kernels_named(const std::optional<std::string>& name) {
   return name ? &choose_kernels(name->c_str()) : nullptr;
@@ -98,22 +77,10 @@ nb::tuple story(const Table& table, std::int64_t id, std::uint64_t epoch) {
                         s.expires_s);
 }
 
-nb::capsule row_source(const Table& table) {
-  auto* source = new std::shared_ptr<const RowSource>(table.shared_from_this());
-  return nb::capsule(source, kRowSourceCapsule,
-                     [](void* p) noexcept { delete static_cast<std::shared_ptr<const RowSource>*>(p); });
-}
-
-void translate(const std::exception_ptr& thrown, void*) {
-  try {
-    std::rethrow_exception(thrown);
-  } catch (const Error& error) {
-    PyErr_SetString(nb::module_::import_("paramserver.errors").attr(error.python_name()).ptr(), error.what());
-  }
-}
-
 void bind_table(nb::module_& m) {
-  nb::class_<Table>(m, "Table")
+  nb::class_<Table> bound(m, "Table");
+  bind_lookups(bound);
+  bound
       .def(nb::new_(&make_table), "dim"_a, "stored"_a, "rows_hint"_a, "default_row"_a.none(), "huge_pages"_a,
            "instruction_set"_a.none(), "base_sequence"_a, "ttl_s"_a, "base_time_s"_a, "admit_after"_a,
            "apply_rows_per_s"_a, "shared"_a.none(), "name"_a, "tier"_a.none())
@@ -141,35 +108,9 @@ void bind_table(nb::module_& m) {
       .def("sequence", &Table::sequence, Release())
       .def("epochs", &Table::epochs, Release())
       .def("holds", &Table::holds, "epoch"_a)
-      .def("lookup",
-           [](const Table& t, Ids ids, int out_type, OutBytes out, std::optional<Statuses> status,
-              std::uint64_t epoch, std::int64_t deadline_ns) {
-             t.lookup({epoch, deadline_ns}, ids.data(), ids.size(), static_cast<RowType>(out_type), out.data(),
-                      statuses(status));
-           },
-           "ids"_a.noconvert(), "out_type"_a, "out"_a.noconvert(), "status"_a.noconvert().none(), "epoch"_a,
-           "deadline_ns"_a, Release())
-      .def("lookup_pooled",
-           [](const Table& t, Ids ids, Offsets offsets, int mode, std::optional<Weights> weights, int out_type,
-              OutBytes out, std::optional<Statuses> status, std::uint64_t epoch, std::int64_t deadline_ns) {
-             check_bags(offsets.data(), offsets.size() - 1, ids.size());
-             t.lookup_pooled({epoch, deadline_ns}, ids.data(), offsets.data(), offsets.size() - 1,
-                             static_cast<Pooling>(mode), data_or_null(weights), static_cast<RowType>(out_type),
-                             out.data(), statuses(status));
-           },
-           "ids"_a.noconvert(), "offsets"_a.noconvert(), "mode"_a, "weights"_a.noconvert().none(), "out_type"_a,
-           "out"_a.noconvert(), "status"_a.noconvert().none(), "epoch"_a, "deadline_ns"_a, Release())
-      .def("lookup_stored",
-           [](const Table& t, Ids ids, OutBytes out, std::optional<Statuses> status, std::uint64_t epoch) {
-             t.lookup_stored({.epoch = epoch}, ids.data(), ids.size(), reinterpret_cast<std::byte*>(out.data()),
-                             statuses(status));
-           },
-           "ids"_a.noconvert(), "out"_a.noconvert(), "status"_a.noconvert().none(), "epoch"_a, Release())
-      .def("row_bytes", &Table::row_bytes)
       .def("ids", &ids_array, "epoch"_a)
       .def("why", &story, "id"_a, "epoch"_a)
-      .def("default_row", [](const Table& t, OutRow out) { t.default_row(out.data()); }, "out"_a.noconvert())
-      .def("capsule", &row_source)
+      .def("capsule", &row_source<Table>)
       .def("stats", [](const Table& t) {
         // Waits for a writer, which may take seconds.
         const TableStats s = [&t] {

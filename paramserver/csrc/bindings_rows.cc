@@ -1,28 +1,17 @@
 // The Python face of the row formats, for paramserver/quantize.py, which checks every argument first.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 
 #include "paramserver/csrc/bindings.h"
-#include "paramserver/csrc/error.h"
+#include "paramserver/csrc/bindings_arrays.h"
 #include "paramserver/csrc/kernels.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace paramserver {
-namespace {
-
-using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using OutRows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using StoredRows = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using OutStoredRows = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-}  // namespace
-
 void bind_rows(nb::module_& m) {
-  using Release = nb::call_guard<nb::gil_scoped_release>;
   m.def("store_rows",
-        [](int stored, Rows rows, OutStoredRows out) {
+        [](int stored, Rows rows, OutBytes out) {
           store_rows(kernels(), static_cast<Stored>(stored), rows.data(), rows.shape(0), rows.shape(1),
                      reinterpret_cast<std::byte*>(out.data()));
         },

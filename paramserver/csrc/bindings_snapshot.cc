@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "paramserver/csrc/bindings.h"
+#include "paramserver/csrc/bindings_arrays.h"
 #include "paramserver/csrc/stored_rows.h"
 #include "paramserver/csrc/snapshot_file.h"
 #include "paramserver/csrc/snapshot_file_builder.h"
@@ -23,20 +24,10 @@ using namespace nb::literals;
 namespace paramserver {
 namespace {
 
-using Ids = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using OutIds = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Rows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using OutRows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Times = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using OutTimes = nb::ndarray<std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using StoredRows = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using OutStoredRows = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Release = nb::call_guard<nb::gil_scoped_release>;
 using File = std::shared_ptr<const SnapshotFile>;
 
 const std::byte* bytes_of(const StoredRows& rows) { return reinterpret_cast<const std::byte*>(rows.data()); }
-std::byte* bytes_of(const OutStoredRows& rows) { return reinterpret_cast<std::byte*>(rows.data()); }
-const std::uint32_t* times_of(const std::optional<Times>& times) { return times ? times->data() : nullptr; }
+std::byte* bytes_of(const OutBytes& rows) { return reinterpret_cast<std::byte*>(rows.data()); }
 
 template <class T>
 nb::ndarray<nb::numpy, const T, nb::ndim<1>> borrowed(const File& file, const T* data, std::size_t n) {
@@ -70,7 +61,7 @@ void bind_file(nb::module_& m) {
       .def("ids", [](const File& f) { return borrowed(f, f->ids(), f->rows()); })
       .def("times", [](const File& f) { return borrowed(f, f->times(), f->header().times ? f->rows() : 0); })
       .def("read_rows", [](const SnapshotFile& f, std::uint64_t first, std::uint64_t end,
-                           OutStoredRows out) { f.read_rows(first, end, bytes_of(out)); },
+                           OutBytes out) { f.read_rows(first, end, bytes_of(out)); },
            "first"_a, "end"_a, "out"_a.noconvert(), Release())
       .def("load_default_row", [](const SnapshotFile& f, Table& table) { load_default_row(f, table); }, "table"_a)
       .def_prop_ro("load_steps", &load_steps)
@@ -95,7 +86,7 @@ void bind_writers(nb::module_& m) {
            "default_row"_a.noconvert())
       .def("append",
            [](SnapshotWriter& w, Ids ids, StoredRows rows, std::optional<Times> times) {
-             w.append_packed(ids.data(), bytes_of(rows), times_of(times), ids.size());
+             w.append_packed(ids.data(), bytes_of(rows), data_or_null(times), ids.size());
            },
            "ids"_a.noconvert(), "rows"_a.noconvert(), "times"_a.noconvert().none(), Release())
       .def("abandon", &SnapshotWriter::abandon)
@@ -113,7 +104,7 @@ void bind_writers(nb::module_& m) {
            "default_row"_a.noconvert(), "memory_bytes_max"_a)
       .def("add",
            [](SnapshotBuilder& b, Ids ids, StoredRows rows, std::optional<Times> times) {
-             b.add(ids.data(), bytes_of(rows), times_of(times), ids.size());
+             b.add(ids.data(), bytes_of(rows), data_or_null(times), ids.size());
            },
            "ids"_a.noconvert(), "rows"_a.noconvert(), "times"_a.noconvert().none(), Release())
       .def_prop_ro("rows", &SnapshotBuilder::rows)

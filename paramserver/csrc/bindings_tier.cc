@@ -1,12 +1,12 @@
 // The Python face of cold tiers. Holds no logic: paramserver/tier.py checks every argument before it comes here.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <optional>
 
 #include "paramserver/csrc/bindings.h"
+#include "paramserver/csrc/bindings_arrays.h"
 #include "paramserver/csrc/cold_reader_plain.h"
 #include "paramserver/csrc/table.h"
 #include "paramserver/csrc/tier.h"
@@ -17,10 +17,8 @@ using namespace nb::literals;
 namespace paramserver {
 namespace {
 
-using Ids = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Times = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Release = nb::call_guard<nb::gil_scoped_release>;
-using Offsets = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+// Byte offsets in a file.
+using Places = Array<const std::uint64_t, 1>;
 
 nb::dict stats_dict(const Table& table) {
   // Waits for a writer, which may take seconds.
@@ -69,13 +67,13 @@ void bind_tier(nb::module_& m) {
            "direct"_a, "keeper"_a, "base_path"_a, "base_offset"_a);
   m.def("add_base",
         [](Table& t, Ids ids, std::uint64_t first_slot, std::optional<Times> times) {
-          t.add_base(ids.data(), ids.size(), first_slot, times ? times->data() : nullptr);
+          t.add_base(ids.data(), ids.size(), first_slot, data_or_null(times));
         },
         "table"_a, "ids"_a.noconvert(), "first_slot"_a, "times"_a.noconvert().none(), Release());
   m.def("maintain", [](Table& t) { t.maintain(); }, "table"_a, Release());
   m.def("tier_stats", &stats_dict, "table"_a);
   m.def("plain_parallel_read",
-        [](const std::string& path, Offsets offsets, std::size_t bytes, unsigned threads) {
+        [](const std::string& path, Places offsets, std::size_t bytes, unsigned threads) {
           return plain_parallel_read(path, offsets.data(), offsets.size(), bytes, threads);
         },
         "path"_a, "offsets"_a.noconvert(), "bytes"_a, "threads"_a, Release());

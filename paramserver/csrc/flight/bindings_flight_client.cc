@@ -1,8 +1,6 @@
 // The Python face of the client of shards and of the hot-row cache. Holds no logic: paramserver/remote.py checks every
 // argument before it comes here.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -13,11 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "paramserver/csrc/bindings_arrays.h"
 #include "paramserver/csrc/flight/bindings_flight.h"
 #include "paramserver/csrc/flight/client_cluster.h"
 #include "paramserver/csrc/flight/client_table.h"
 #include "paramserver/csrc/hot_cache.h"
-#include "paramserver/csrc/table.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -25,34 +23,12 @@ using namespace nb::literals;
 namespace paramserver::flight {
 namespace {
 
-using Ids = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Offsets = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Weights = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Row = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using OutBytes = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Statuses = nb::ndarray<std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Release = nb::call_guard<nb::gil_scoped_release>;
-
 struct CancelFlag {
   std::atomic<bool> set{false};
 };
 
-template <class Array>
-auto* data_or_null(const std::optional<Array>& array) {
-  return array ? array->data() : nullptr;
-}
-
-LookupContext context_of(std::uint64_t epoch, std::optional<std::int64_t> deadline_ns, const CancelFlag* cancel) {
-  LookupContext context{.epoch = epoch, .cancelled = cancel == nullptr ? nullptr : &cancel->set};
-  if (deadline_ns) context.deadline_ns = *deadline_ns;
-  return context;
-}
-
-template <class Source>
-nb::capsule capsule_of(Source& source) {
-  auto* held = new std::shared_ptr<const RowSource>(source.shared_from_this());
-  return nb::capsule(held, kRowSourceCapsule,
-                     [](void* p) noexcept { delete static_cast<std::shared_ptr<const RowSource>*>(p); });
+LookupContext context_of(std::uint64_t epoch, std::int64_t deadline_ns, const CancelFlag* cancel) {
+  return {epoch, deadline_ns, cancel == nullptr ? nullptr : &cancel->set};
 }
 
 std::shared_ptr<Cluster> make_cluster(const std::string& token, const std::string& tls_root_certs,
@@ -149,33 +125,30 @@ void bind_sources(nb::module_& m) {
       .def("epoch", &RowSource::epoch)
       .def("lookup",
            [](const RowSource& s, Ids ids, int out_type, OutBytes out, std::optional<Statuses> status,
-              std::uint64_t epoch, std::optional<std::int64_t> deadline_ns, const CancelFlag* cancel) {
-             s.lookup(context_of(epoch, deadline_ns, cancel), ids.data(), ids.size(), static_cast<RowType>(out_type),
-                      out.data(), reinterpret_cast<RowStatus*>(data_or_null(status)));
+              std::uint64_t epoch, std::int64_t deadline_ns, const CancelFlag* cancel) {
+             lookup(s, context_of(epoch, deadline_ns, cancel), ids, out_type, out, status);
            },
            "ids"_a.noconvert(), "out_type"_a, "out"_a.noconvert(), "status"_a.noconvert().none(), "epoch"_a,
-           "deadline_ns"_a.none(), "cancel"_a.none(), Release())
+           "deadline_ns"_a, "cancel"_a.none(), Release())
       .def("lookup_pooled",
            [](const RowSource& s, Ids ids, Offsets offsets, int mode, std::optional<Weights> weights, int out_type,
-              OutBytes out, std::optional<Statuses> status, std::uint64_t epoch,
-              std::optional<std::int64_t> deadline_ns, const CancelFlag* cancel) {
-             check_bags(offsets.data(), offsets.size() - 1, ids.size());
-             s.lookup_pooled(context_of(epoch, deadline_ns, cancel), ids.data(), offsets.data(), offsets.size() - 1,
-                             static_cast<Pooling>(mode), data_or_null(weights), static_cast<RowType>(out_type),
-                             out.data(), reinterpret_cast<RowStatus*>(data_or_null(status)));
+              OutBytes out, std::optional<Statuses> status, std::uint64_t epoch, std::int64_t deadline_ns,
+              const CancelFlag* cancel) {
+             lookup_pooled(s, context_of(epoch, deadline_ns, cancel), ids, offsets, mode, weights, out_type, out,
+                           status);
            },
            "ids"_a.noconvert(), "offsets"_a.noconvert(), "mode"_a, "weights"_a.noconvert().none(), "out_type"_a,
-           "out"_a.noconvert(), "status"_a.noconvert().none(), "epoch"_a, "deadline_ns"_a.none(), "cancel"_a.none(),
+           "out"_a.noconvert(), "status"_a.noconvert().none(), "epoch"_a, "deadline_ns"_a, "cancel"_a.none(),
            Release());
   nb::class_<RemoteTable, RowSource>(m, "RemoteTable")
       .def(nb::new_(&make_table), nb::kw_only(), "cluster"_a, "name"_a, "dim"_a, "wire"_a, "default_row"_a.none(),
            "deadline_ms"_a, "hedge_ms"_a, "stall_ms"_a, "map_wait_ms"_a, "epoch_wait_ms"_a)
-      .def("capsule", &capsule_of<RemoteTable>)
+      .def("capsule", &row_source<RemoteTable>)
       .def("stats", &table_stats);
   nb::class_<HotRowCache, RowSource>(m, "HotRowCache")
       .def(nb::new_(&make_cache), nb::kw_only(), "source"_a, "bytes_max"_a, "kept"_a, "row_age_max_ms"_a,
            "default_age_max_ms"_a)
-      .def("capsule", &capsule_of<HotRowCache>)
+      .def("capsule", &row_source<HotRowCache>)
       .def("stats", &cache_stats);
 }
 
