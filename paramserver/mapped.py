@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Any
 
-import numpy as np
-
 from paramserver import _core, arrays
+from paramserver.lookups import StoredLookups
 from paramserver.status import RowStatus
-from paramserver.table import Table
 
 __all__ = ["MappedStats", "MappedTable"]
 
@@ -23,7 +21,7 @@ class MappedStats:
     statuses: dict[str, int]  #: ids looked up, by the name of their RowStatus
 
 
-class MappedTable:
+class MappedTable(StoredLookups):
     """The table that its owner made with Table(..., shared=path), as its owner has published it until now. Any thread
     may read; nothing here can hold the owner up, and a reader may be killed at any time. Calls release the GIL.
 
@@ -39,36 +37,15 @@ class MappedTable:
         self._core = _core.MappedTable(self._path, instruction_set)
         self._dim = self._core.dim()
 
-    lookup = Table.lookup
-    lookup_pooled = Table.lookup_pooled
-    lookup_stored = Table.lookup_stored
-
     @property
     def name(self) -> str:
         """How the owner calls the table."""
         return self._core.name()
 
     @property
-    def dim(self) -> int:
-        """Numbers in a row."""
-        return self._dim
-
-    @property
     def dtype(self) -> str:
         """How rows are stored: "f32", "f16", "bf16" or "int8"."""
         return arrays.DTYPES[self._core.stored()]
-
-    @property
-    def stored_row_bytes(self) -> int:
-        """Bytes of one stored row (csrc/row_format.h)."""
-        return self._core.row_bytes()
-
-    @property
-    def default_row(self) -> np.ndarray:
-        """The row of unknown ids, as stored: float32[dim], a copy."""
-        row = np.empty(self._dim, np.float32)
-        self._core.default_row(row)
-        return row
 
     @property
     def epoch(self) -> int:
@@ -79,15 +56,6 @@ class MappedTable:
     def owner_alive(self) -> bool:
         """Whether the process that owns the table still runs."""
         return self._core.owner_alive()
-
-    @property
-    def capsule(self) -> Any:
-        """A new PyCapsule "paramserver.RowSource.3" (csrc/row_source.h), which keeps the mapping alive."""
-        return self._core.capsule()
-
-    def epochs(self) -> list[tuple[int, int]]:
-        """The epochs held, oldest first, each with its sequence."""
-        return self._core.epochs()
 
     def stats(self) -> MappedStats:
         """What was asked of this mapping so far."""

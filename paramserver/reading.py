@@ -1,11 +1,11 @@
-"""What every Python face of a native RowSource shares: arguments checked, then one native call without the GIL."""
+"""Lookups that other machines or a cache answer: they can be cancelled, and what they read from can be closed."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from paramserver import arrays
+from paramserver.lookups import Lookups
 from paramserver.native_flight import native
 
 __all__ = ["CancelFlag", "Reader"]
@@ -22,8 +22,8 @@ class CancelFlag:
         self._core.cancel()
 
 
-class Reader:
-    """Lookups of one RowSource of csrc/row_source.h. Any number of threads may read; calls release the GIL."""
+class Reader(Lookups):
+    """Lookups of what lies elsewhere, which may be closed and whose calls can be cancelled."""
 
     def __init__(self, name: str, dim: int, core: Any) -> None:
         self._name = name
@@ -36,20 +36,16 @@ class Reader:
         return self._name
 
     @property
-    def dim(self) -> int:
-        """Numbers in a row."""
-        return self._dim
-
-    @property
     def epoch(self) -> int:
         """The newest epoch that a lookup without one sees; 0 before the first."""
         return self._core.epoch()
 
     @property
     def capsule(self) -> Any:
-        """A new PyCapsule "paramserver.RowSource.3" (csrc/row_source.h), which keeps what it reads from alive."""
+        """A new PyCapsule "paramserver.RowSource.3" (csrc/row_source.h), which keeps what it reads from alive. Raises
+        ClosedError."""
         self._expect_open()
-        return self._core.capsule()
+        return super().capsule
 
     def _expect_open(self) -> None:
         """Raise ClosedError when what this reads from was closed."""
@@ -61,12 +57,7 @@ class Reader:
         bfloat16. Trouble is told by `status` uint8[n], never raised: such an id gets the default row. epoch: 0 is the
         newest. deadline_s: seconds from now. Raises IdError, ArrayError, OptionError, ClosedError."""
         self._expect_open()
-        ids = arrays.as_ids(ids)
-        out = arrays.out_rows(out, ids.size, self._dim)
-        status = arrays.out_status(status, ids.size)
-        self._core.lookup(ids, arrays.out_kind(out), out.view(np.uint8), status, arrays.check_epoch("epoch", epoch),
-                          arrays.as_deadline_ns(deadline_s), cancel._core if cancel else None)
-        return out
+        return self._lookup(ids, out, status, epoch, deadline_s, cancel._core if cancel else None)
 
     def lookup_pooled(self, ids: np.ndarray | Sequence[int], offsets: np.ndarray, mode: str = "mean",
                       weights: np.ndarray | None = None, out: np.ndarray | None = None,
@@ -75,13 +66,5 @@ class Reader:
         """As Table.lookup_pooled, with the same bits: bag b, ids[offsets[b]:offsets[b + 1]], pooled into out[b] in the
         order of its ids. Raises IdError, ArrayError, OptionError, BagError, ClosedError."""
         self._expect_open()
-        ids = arrays.as_ids(ids)
-        offsets = arrays.as_offsets(offsets)
-        kind = arrays.pooling(mode)
-        weights = arrays.as_weights(weights, ids.size)
-        out = arrays.out_rows(out, offsets.size - 1, self._dim)
-        status = arrays.out_status(status, ids.size)
-        self._core.lookup_pooled(ids, offsets, kind, weights, arrays.out_kind(out), out.view(np.uint8), status,
-                                 arrays.check_epoch("epoch", epoch), arrays.as_deadline_ns(deadline_s),
-                                 cancel._core if cancel else None)
-        return out
+        return self._lookup_pooled(ids, offsets, mode, weights, out, status, epoch, deadline_s,
+                                   cancel._core if cancel else None)

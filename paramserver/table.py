@@ -9,7 +9,8 @@ from typing import Any, Self
 import numpy as np
 
 from paramserver import _core, arrays
-from paramserver.errors import ArrayError, EpochError, OptionError
+from paramserver.errors import ArrayError, OptionError
+from paramserver.lookups import StoredLookups
 from paramserver.status import RowStatus
 from paramserver.tier import Tier, TierStats
 
@@ -40,7 +41,7 @@ class TableStats:
         return self.bytes_index + self.bytes_rows + self.bytes_undo
 
 
-class Table:
+class Table(StoredLookups):
     """Rows of `dim` numbers by 64-bit id, in RAM. Any thread may read beside a writer; a reader sees each row whole,
     old or new, and never waits. Writers take turns. Calls release the GIL.
 
@@ -93,26 +94,9 @@ class Table:
         return self._name
 
     @property
-    def dim(self) -> int:
-        """Numbers in a row."""
-        return self._dim
-
-    @property
     def dtype(self) -> str:
         """How rows are stored: "f32", "f16", "bf16" or "int8"."""
         return self._dtype
-
-    @property
-    def stored_row_bytes(self) -> int:
-        """Bytes of one stored row (csrc/row_format.h)."""
-        return self._core.row_bytes()
-
-    @property
-    def default_row(self) -> np.ndarray:
-        """The row of unknown ids, as stored: float32[dim], a copy."""
-        row = np.empty(self._dim, np.float32)
-        self._core.default_row(row)
-        return row
 
     @property
     def ttl_s(self) -> float:
@@ -128,11 +112,6 @@ class Table:
     def sequence(self) -> int:
         """The sequence of the newest delta applied, base_sequence before the first."""
         return self._core.sequence()
-
-    @property
-    def capsule(self) -> Any:
-        """A new PyCapsule "paramserver.RowSource.3" (csrc/row_source.h), which keeps the table alive."""
-        return self._core.capsule()
 
     def __len__(self) -> int:
         """Live ids that a lookup without an epoch sees; those that expired count until sweep() frees them."""
@@ -200,56 +179,6 @@ class Table:
         """Undo the deltas after `sequence`, none of which an epoch may show: the table's sequence is then this one.
         Waits for lookups that run. Raises EpochError."""
         self._core.revert(arrays.check_epoch("sequence", sequence))
-
-    def epochs(self) -> list[tuple[int, int]]:
-        """The epochs held, oldest first, each with its sequence."""
-        return self._core.epochs()
-
-    def lookup(self, ids: np.ndarray | Sequence[int], out: np.ndarray | None = None,
-               status: np.ndarray | None = None, epoch: int = 0, deadline_s: float | None = None) -> np.ndarray:
-        """Rows of ids int64|uint64[n] into out[n, dim], float32 (a new one when None), float16 or bfloat16. An unknown
-        id gets the default row. `status` uint8[n] receives RowStatus values. epoch: 0 is the newest published, or the
-        base state before the first; every id of an epoch that is not held is UNAVAILABLE. deadline_s: seconds from now
-        after which ids are answered DEADLINE. Returns out. Raises IdError, ArrayError, OptionError."""
-        ids = arrays.as_ids(ids)
-        out = arrays.out_rows(out, ids.size, self._dim)
-        status = arrays.out_status(status, ids.size)
-        self._core.lookup(ids, arrays.out_kind(out), out.view(np.uint8), status, arrays.check_epoch("epoch", epoch),
-                          arrays.as_deadline_ns(deadline_s))
-        return out
-
-    def lookup_pooled(self, ids: np.ndarray | Sequence[int], offsets: np.ndarray, mode: str = "mean",
-                      weights: np.ndarray | None = None, out: np.ndarray | None = None,
-                      status: np.ndarray | None = None, epoch: int = 0,
-                      deadline_s: float | None = None) -> np.ndarray:
-        """Pool the rows of bag b, ids[offsets[b]:offsets[b + 1]], into out[b]: out is [bags, dim], as in lookup.
-
-        offsets: int32[bags + 1]. mode: "sum", "mean" or "sqrtn". weights: float32[n] multiply the rows; mean divides by
-        their sum, sqrtn by the root of the sum of their squares (without weights: by n and by the root of n). Sums run
-        in float32, in the order of the ids, the same on every CPU. An empty bag, or one whose divisor is 0, gives 0; an
-        unknown id pools the default row. Raises IdError, ArrayError, OptionError, BagError.
-        """
-        ids = arrays.as_ids(ids)
-        offsets = arrays.as_offsets(offsets)
-        kind = arrays.pooling(mode)
-        weights = arrays.as_weights(weights, ids.size)
-        out = arrays.out_rows(out, offsets.size - 1, self._dim)
-        status = arrays.out_status(status, ids.size)
-        self._core.lookup_pooled(ids, offsets, kind, weights, arrays.out_kind(out), out.view(np.uint8), status,
-                                 arrays.check_epoch("epoch", epoch), arrays.as_deadline_ns(deadline_s))
-        return out
-
-    def lookup_stored(self, ids: np.ndarray | Sequence[int], epoch: int = 0,
-                      status: np.ndarray | None = None) -> np.ndarray:
-        """Rows of ids int64|uint64[n] as they are stored: uint8[n, stored_row_bytes], the default row for unknown ones.
-        `status` as in lookup. Raises IdError, ArrayError, EpochError for an epoch that is not held."""
-        ids = arrays.as_ids(ids)
-        status = np.empty(ids.size, np.uint8) if status is None else arrays.out_status(status, ids.size)
-        out = np.empty((ids.size, self.stored_row_bytes), np.uint8)
-        self._core.lookup_stored(ids, out, status, arrays.check_epoch("epoch", epoch))
-        if (status == RowStatus.UNAVAILABLE).any() or not (ids.size or epoch == 0 or self._core.holds(epoch)):
-            raise EpochError(f"the table does not hold epoch {epoch}: it holds {[e for e, _ in self.epochs()]}")
-        return out
 
     def ids(self, epoch: int = 0) -> np.ndarray:
         """The live ids at an epoch, int64[n], ascending: a copy of one moment. Raises EpochError."""
