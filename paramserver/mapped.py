@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import Any
 
 from paramserver import _core, arrays
 from paramserver.lookups import StoredLookups

@@ -42,7 +42,6 @@ class ShardProcess:
         self._map_version = _NO_MAP
         self._expired_at = 0.0
         self._server: Any = None
-        self._deltas: DeltaWatch | None = None
         self._serving: EpochServing | None = None
         self._address = ""
         self._watcher: ClusterWatcher | None = None
