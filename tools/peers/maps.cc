@@ -6,25 +6,22 @@
 // map differs. One thread.
 #include <absl/container/flat_hash_map.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include <boost/unordered/concurrent_flat_map.hpp>
 #include <boost/unordered/unordered_flat_map.hpp>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iostream>
 #include <new>
 #include <string>
 #include <vector>
 
 #include "paramserver/csrc/hash.h"
+#include "tools/peers/batches.h"
 
 namespace {
 
-constexpr std::int64_t kOdd = 0x1E3779B97F4A7C15;
 constexpr std::size_t kHuge = std::size_t{2} << 20;
 
 template <class T>
@@ -67,12 +64,6 @@ const std::uint64_t* find(const BoostConcurrent& map, std::int64_t id, std::uint
   return map.visit(id, [&](const auto& entry) { number = entry.second; }) ? &number : nullptr;
 }
 
-double seconds(clockid_t clock) {
-  timespec now;
-  clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
 long kibibytes(const char* name) {
   std::ifstream lines("/proc/self/smaps_rollup");
   std::string word;
@@ -92,33 +83,19 @@ int serve(std::size_t rows, std::size_t dim, std::size_t batch, const char* file
     map.emplace(static_cast<std::int64_t>(row) * kOdd, row);
     for (std::size_t k = 0; k < dim; ++k) values[row * dim + k] = static_cast<float>(row % 1021);
   }
-  std::ifstream batches(file, std::ios::binary | std::ios::ate);
-  const auto turns = static_cast<std::size_t>(batches.tellg()) / (8 * batch);
-  std::vector<std::int64_t> ids(batch);
-  std::printf("{\"ready\": true, \"note\": \"\", \"bytes\": %ld, \"huge_bytes\": %ld}\n", kibibytes("Rss:") * 1024,
-              kibibytes("AnonHugePages:") * 1024);
-  std::fflush(stdout);
-  for (std::string line; std::getline(std::cin, line);) {
-    batches.seekg(static_cast<std::streamoff>(std::stoull(line) % turns * batch * 8));
-    batches.read(reinterpret_cast<char*>(ids.data()), static_cast<std::streamsize>(batch * 8));
-    for (auto& id : ids) id *= kOdd;
-    const double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID), wall = seconds(CLOCK_MONOTONIC);
-    for (std::size_t i = 0; i < batch; ++i) {
-      std::uint64_t number = 0;
-      float* to = out.data() + i * dim;
-      if (find(map, ids[i], number)) {
-        std::memcpy(to, values.data() + number * dim, dim * sizeof(float));
-      } else {
-        std::memset(to, 0, dim * sizeof(float));
-      }
-    }
-    const double cpu_s = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu, wall_s = seconds(CLOCK_MONOTONIC) - wall;
-    double sum = 0;
-    for (std::size_t i = 0; i < batch; ++i) sum += out[(i + 1) * dim - 1];
-    std::printf("{\"cpu_s\": %.9f, \"wall_s\": %.9f, \"sum\": %.1f}\n", cpu_s, wall_s, sum);
-    std::fflush(stdout);
-  }
-  return 0;
+  return answer_batches(file, batch, out, "", kibibytes("Rss:") * 1024, kibibytes("AnonHugePages:") * 1024,
+                        [&](const std::vector<std::int64_t>& ids) {
+                          for (std::size_t i = 0; i < batch; ++i) {
+                            std::uint64_t number = 0;
+                            float* to = out.data() + i * dim;
+                            if (find(map, ids[i], number)) {
+                              std::memcpy(to, values.data() + number * dim, dim * sizeof(float));
+                            } else {
+                              std::memset(to, 0, dim * sizeof(float));
+                            }
+                          }
+                          return true;
+                        });
 }
 
 }  // namespace

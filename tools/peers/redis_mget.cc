@@ -4,26 +4,18 @@
 // Keys are the 8 bytes of an id, values BYTES bytes of row. Rows are set in pipelines of 10,000; a batch is one MGET
 // command, and its time ends when every value is copied into one array.
 #include <hiredis/hiredis.h>
-#include <time.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iostream>
 #include <string>
 #include <vector>
 
+#include "tools/peers/batches.h"
+
 namespace {
 
-constexpr std::int64_t kOdd = 0x1E3779B97F4A7C15;
 constexpr std::size_t kPipeline = 10'000;
-
-double seconds(clockid_t clock) {
-  timespec now;
-  clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
 
 int failed(const redisContext* redis, const char* what) {
   std::fprintf(stderr, "redis_mget: %s: %s\n", what, redis->errstr);
@@ -51,24 +43,15 @@ int fill(redisContext* redis, std::size_t rows, std::size_t bytes) {
 }
 
 int serve(redisContext* redis, std::size_t bytes, std::size_t batch, const char* file) {
-  std::ifstream batches(file, std::ios::binary | std::ios::ate);
-  const auto turns = static_cast<std::size_t>(batches.tellg()) / (8 * batch);
-  std::vector<std::int64_t> ids(batch);
   std::vector<const char*> words(batch + 1, "MGET");
   std::vector<std::size_t> lengths(batch + 1, sizeof(std::int64_t));
   std::vector<unsigned char> out(batch * bytes);
   lengths[0] = 4;
-  std::printf("{\"ready\": true, \"note\": \"one MGET a batch\", \"bytes\": 0, \"huge_bytes\": 0}\n");
-  std::fflush(stdout);
-  for (std::string line; std::getline(std::cin, line);) {
-    batches.seekg(static_cast<std::streamoff>(std::stoull(line) % turns * batch * 8));
-    batches.read(reinterpret_cast<char*>(ids.data()), static_cast<std::streamsize>(batch * 8));
-    for (auto& id : ids) id *= kOdd;
-    const double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID), wall = seconds(CLOCK_MONOTONIC);
+  return answer_batches(file, batch, out, "one MGET a batch", 0, 0, [&](const std::vector<std::int64_t>& ids) {
     for (std::size_t i = 0; i < batch; ++i) words[i + 1] = reinterpret_cast<const char*>(&ids[i]);
     auto* reply = static_cast<redisReply*>(
         redisCommandArgv(redis, static_cast<int>(batch + 1), words.data(), lengths.data()));
-    if (reply == nullptr) return failed(redis, "MGET");
+    if (reply == nullptr) return failed(redis, "MGET") == 0;
     for (std::size_t i = 0; i < reply->elements; ++i) {
       const redisReply* one = reply->element[i];
       if (one->type == REDIS_REPLY_STRING && static_cast<std::size_t>(one->len) == bytes) {
@@ -76,13 +59,8 @@ int serve(redisContext* redis, std::size_t bytes, std::size_t batch, const char*
       }
     }
     freeReplyObject(reply);
-    const double cpu_s = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu, wall_s = seconds(CLOCK_MONOTONIC) - wall;
-    double sum = 0;
-    for (std::size_t i = 0; i < batch; ++i) sum += out[(i + 1) * bytes - 1];
-    std::printf("{\"cpu_s\": %.9f, \"wall_s\": %.9f, \"sum\": %.1f}\n", cpu_s, wall_s, sum);
-    std::fflush(stdout);
-  }
-  return 0;
+    return true;
+  });
 }
 
 }  // namespace
