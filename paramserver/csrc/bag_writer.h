@@ -39,6 +39,12 @@ class BagWriter {
     begin();
   }
 
+  // Forgets what was taken.
+  void restart() noexcept {
+    bag_ = 0;
+    begin();
+  }
+
   // The next n rows of the ids, `first` being the place of rows[0] among all ids.
   void take(const std::byte* const* rows, std::size_t first, std::size_t n) noexcept {
     for (std::size_t done = 0; done < n;) {

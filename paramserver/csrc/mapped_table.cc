@@ -25,6 +25,8 @@ constexpr std::size_t kLookBytes = std::size_t{64} << 10;
 // With turns that are no shorter than an owner makes them, one retry is rare and two are not seen; so many mean that
 // the file is not what it says.
 constexpr int kLooksMax = 10'000;
+// How often a call begins, each time at the newest epoch then; after that the rest of it is unavailable.
+constexpr int kBegunMax = 5;
 
 // What was copied since `turn` was in force is whole as long as this is true (mapped_header.h).
 bool still_good(const ReaderGate& gate, std::uint64_t turn) noexcept {
@@ -214,7 +216,8 @@ void MappedTable::each(const LookupContext& context, const std::int64_t* ids, st
   }
   StatusTally tally{};
   std::uint64_t epoch = context.epoch;
-  for (std::size_t first = 0; first < n; first += look_ids) {
+  int begun = 1;
+  for (std::size_t first = 0; first < n;) {
     const std::size_t count = std::min(look_ids, n - first);
     RowStatus why = room ? refusal(context) : RowStatus::kUnavailable;
     for (int looks = 0; why == RowStatus::kHit && !copy_rows(epoch, ids + first, count, scratch); ++looks) {
@@ -222,10 +225,12 @@ void MappedTable::each(const LookupContext& context, const std::int64_t* ids, st
       std::this_thread::yield();
       why = looks < kLooksMax ? refusal(context) : RowStatus::kUnavailable;
     }
-    // As a Table: a call without an epoch goes on with a newer one when its own is retired before it ends.
-    if (why == RowStatus::kHit && !scratch.known && context.epoch == 0 && epoch != 0) {
+    // As a Table, a call is of one epoch: one without an epoch begins anew when its own is retired before it ends.
+    if (why == RowStatus::kHit && !scratch.known && context.epoch == 0 && epoch != 0 && begun < kBegunMax) {
+      ++begun;
+      tally = {};
       epoch = 0;
-      first -= look_ids;
+      first = 0;
       continue;
     }
     if (why == RowStatus::kHit && !scratch.known) why = RowStatus::kUnavailable;
@@ -238,6 +243,7 @@ void MappedTable::each(const LookupContext& context, const std::int64_t* ids, st
     for (std::size_t i = 0; i < count; ++i) ++tally[static_cast<std::size_t>(scratch.status[i])];
     if (status != nullptr) std::copy_n(scratch.status, count, status + first);
     take(scratch.rows, first, count);
+    first += count;
   }
   counters_.add(tally);
 }
@@ -257,7 +263,10 @@ void MappedTable::lookup_pooled(const LookupContext& context, const std::int64_t
   if (bags == 0) return;
   BagWriter writer(kernels_, stored(), dim(), offsets, bags, mode, weights, out_type, out);
   each(context, ids, static_cast<std::size_t>(offsets[bags]), status,
-       [&](const std::byte* const* rows, std::size_t first, std::size_t count) { writer.take(rows, first, count); });
+       [&](const std::byte* const* rows, std::size_t first, std::size_t count) {
+         if (first == 0) writer.restart();
+         writer.take(rows, first, count);
+       });
   writer.close();
 }
 

@@ -8,7 +8,8 @@ import threading
 
 import numpy as np
 import pytest
-from paramserver import Table, Tier
+from paramserver import RowStatus, Table, Tier
+from paramserver.mapped import MappedTable
 
 DIM = 512
 IDS = np.arange(-100, 100)
@@ -57,29 +58,41 @@ def test_readers_see_whole_rows_beside_a_writer(native):
     np.testing.assert_array_equal(table.lookup(IDS), np.full((len(IDS), DIM), VERSIONS))
 
 
-def test_one_call_is_of_one_epoch_even_when_that_is_retired_meanwhile(native):
-    ids = np.arange(60_000)
-    table = native(4)
-    table.upsert(ids, np.zeros((len(ids), 4), np.float32))
-    table.publish(1, 0)
+def epochs_in_one_call(owner, reader, ids):
+    """Faults of lookups at the newest epoch while the owner publishes, and retires at once what they may be at."""
+    owner.upsert(ids, np.zeros((len(ids), 4), np.float32))
+    owner.publish(1, 0)
     faults, done = [], threading.Event()
+    offsets = np.arange(len(ids) + 1, dtype=np.int32)
 
     def read():
+        status = np.empty(len(ids), np.uint8)
         while not done.is_set():
-            status = np.empty(len(ids), np.uint8)
-            seen = np.unique(table.lookup(ids, status=status))
-            if len(seen) != 1 or status.any():
-                faults.append(f"epochs {seen.tolist()} and statuses {np.unique(status).tolist()} in one call")
+            for rows in (reader.lookup(ids, status=status), reader.lookup_pooled(ids, offsets, "sum", status=status)):
+                seen = np.unique(rows[status == RowStatus.HIT])
+                if len(seen) > 1 or not np.isin(status, (RowStatus.HIT, RowStatus.UNAVAILABLE)).all():
+                    faults.append(f"epochs {seen.tolist()} and statuses {np.unique(status).tolist()} in one call")
 
-    reader = threading.Thread(target=read)
-    reader.start()
+    thread = threading.Thread(target=read)
+    thread.start()
     for sequence in range(1, 25):
-        table.apply(sequence, ids, np.full((len(ids), 4), sequence, np.float32))
-        table.publish(sequence + 1, sequence)
-        table.retire(sequence)
+        owner.apply(sequence, ids, np.full((len(ids), 4), sequence, np.float32))
+        owner.publish(sequence + 1, sequence)
+        owner.retire(sequence)
     done.set()
-    reader.join()
-    assert faults == []
+    thread.join()
+    return faults, int((reader.lookup(ids) == 24).all())
+
+
+def test_one_call_is_of_one_epoch_even_when_that_is_retired_meanwhile(native):
+    table = native(4)
+    assert epochs_in_one_call(table, table, np.arange(60_000)) == ([], 1)
+    assert table.stats().statuses["unavailable"] == 0
+
+
+def test_one_call_of_a_mapped_table_is_of_one_epoch_too(tmp_path):
+    owner = Table("t", 4, shared=tmp_path / "t")
+    assert epochs_in_one_call(owner, MappedTable(tmp_path / "t"), np.arange(60_000)) == ([], 1)
 
 
 def test_a_torn_row_is_noticed():
