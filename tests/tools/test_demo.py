@@ -9,11 +9,8 @@ import sys
 from pathlib import Path
 from rich.console import Console
 from models.movielens import generated_dataset
-from models.notices import without_notices
 from tools import demo
-
-with without_notices():  # the demo does so too, and here the import comes first
-    from tools.demo import offline
+from tools.demo import offline
 
 offline.load = lambda source, seed: generated_dataset(ratings=6_000, users=120, items=300, seed=seed)
 sys.exit(demo.run(demo.DemoOptions(data="generated", users=2, keep=Path(sys.argv[1])), Console(width=100)))

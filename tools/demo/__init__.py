@@ -43,10 +43,7 @@ def run(options: DemoOptions, console: Console | None = None) -> int:
 
 
 def _run(options: DemoOptions, console: Console) -> int:
-    from models.notices import without_notices
-
-    with without_notices():  # the first import of tensorflow
-        from tools.demo.offline import train_and_push
+    from tools.demo.offline import train_and_push
     from tools.demo.proof import prove
     from tools.demo.serving import SCENARIO, served
     from tools.demo.showcase import show_rankings

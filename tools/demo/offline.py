@@ -12,6 +12,7 @@ from rich.table import Table
 
 from models.features import FeatureSet, features_for
 from models.movielens import load
+from models.notices import without_notices
 from models.push import push
 from tools.demo.text import heading
 
@@ -46,8 +47,9 @@ def train_and_push(folder: Path, options: DemoOptions, console: Console) -> Offl
 
     heading(console, 2, "Train DIN with MMoE heads, last 20% by time held out")
     with console.status("   loading TensorFlow"):
-        from models.export import export
-        from models.train import evaluate, train
+        with without_notices():  # the first import of tensorflow
+            from models.export import export
+            from models.train import evaluate, train
     with progress_bar(console) as bar:
         task = bar.add_task("training", total=None)
         trained = train(
