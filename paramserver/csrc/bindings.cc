@@ -135,6 +135,11 @@ NB_MODULE(_core, m) {
       .def_prop_ro("huge_pages", &ArrayGather::huge_pages)
       .def("gather",
            [](const ArrayGather& g, Ids rows, OutRows out) { g.gather(rows.data(), rows.size(), out.data()); },
+           "row_numbers"_a.noconvert(), "out"_a.noconvert(), Release())
+      .def("gather_two_pages",
+           [](const ArrayGather& g, Ids rows, OutRows out) {
+             g.gather_two_pages(rows.data(), rows.size(), out.data());
+           },
            "row_numbers"_a.noconvert(), "out"_a.noconvert(), Release());
   bind_rows(m);
   bind_mapped(m);

@@ -111,5 +111,7 @@ def test_array_gather_copies_rows_by_number():
     gather = ArrayGather(1000, 32)
     numbers = np.random.default_rng(0).integers(0, 1000, 777)
     out = np.empty((777, 32), np.float32)
-    gather.gather(numbers, out)
-    np.testing.assert_array_equal(out, np.repeat(numbers[:, None], 32, 1))
+    for call in (gather.gather, gather.gather_two_pages):
+        out[:] = -1
+        call(numbers, out)
+        np.testing.assert_array_equal(out, np.repeat(numbers[:, None], 32, 1))
