@@ -22,7 +22,8 @@ _COMPLAINT_S = 10.0
 class ClusterWatcher:
     """Calls `look` on a thread of its own whenever the cluster's directory may have changed: the kernel said so,
     `missing_fd` became readable (a lookup named an epoch that is not served), `wake` was called, or poll_ms went by,
-    for file systems that tell nobody. What `look` raises is printed, at most once in a while, and tried again."""
+    for file systems that tell nobody. What `look` raises is printed, the same thing at most once in a while, and tried
+    again."""
 
     def __init__(self, cluster: Path, look: Callable[[], None], missing_fd: int, poll_ms: int) -> None:
         self._look, self._poll_ms = look, poll_ms
@@ -31,7 +32,7 @@ class ClusterWatcher:
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._notices = _Notices()
         self._stop = threading.Event()
-        self._complained_at = -_COMPLAINT_S
+        self._complained_at, self._complaint = -_COMPLAINT_S, ""
         self._thread = threading.Thread(target=self._run, name="cluster-watcher", daemon=True)
 
     def start(self) -> None:
@@ -68,8 +69,9 @@ class ClusterWatcher:
                     os.read(descriptor, 65536)
 
     def _complain(self, error: Exception) -> None:
-        if time.monotonic() - self._complained_at >= _COMPLAINT_S:
-            self._complained_at = time.monotonic()
+        now, what = time.monotonic(), f"{type(error).__name__}: {error}"
+        if what != self._complaint or now - self._complained_at >= _COMPLAINT_S:
+            self._complained_at, self._complaint = now, what
             complain(error)
 
 

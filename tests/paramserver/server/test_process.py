@@ -205,6 +205,7 @@ def test_a_map_of_other_shards_is_not_taken(serving, start, connect, tmp_path):
         client.lookup("item", [1], map_version=2, shards=2)
     assert raised.value.code == "shard_map_mismatch"
     assert client.lookup("item", [1], epoch=2)[1] == [HIT]
+    server.stop()  # whose watcher says what it met once it has looked at everything
     assert "ShardMapError" in server.errors.read_text()
 
 

@@ -42,6 +42,21 @@ def test_the_watcher_goes_on_after_any_failure(tmp_path, capsys, error):
     assert f"paramserver: {type(error).__name__}" in capsys.readouterr().err
 
 
+def test_the_watcher_says_the_same_thing_once_and_another_thing_at_once(tmp_path, capsys):
+    rounds = Rounds(5)
+
+    def look():
+        rounds()
+        raise OSError("first" if rounds.count < 4 else "second")
+
+    watcher = ClusterWatcher(tmp_path, look, -1, 10)
+    watcher.start()
+    assert rounds.reached.wait(WAIT_S)
+    watcher.stop()
+    said = capsys.readouterr().err
+    assert (said.count("first"), said.count("second")) == (1, 1)
+
+
 def test_catching_up_goes_on_after_a_map_of_other_shards(tmp_path):
     write_map(tmp_path, [["grpc://127.0.0.1:1"]], version=3)
     write_epoch(tmp_path, Epoch(1, VERSION, {"item": 5}))
