@@ -33,6 +33,14 @@ RowNumber RowStore::allocate() {
   return next_++;
 }
 
+void RowStore::release(RowNumber row) {
+  // Doubled as vectors are, but never beyond the rows there are: a tier's budget counts one entry for each.
+  if (free_.size() == free_.capacity()) {
+    free_.reserve(std::min<RowNumber>(next_, std::max<RowNumber>(16, 2 * free_.capacity())));
+  }
+  free_.push_back(row);
+}
+
 void RowStore::add_segment() {
   const std::size_t k = regions_.size();
   const RowNumber first = RowNumber{1} << state_.first_shift;

@@ -29,7 +29,7 @@ class RowStore {
   // A row that nobody else holds. Throws MemoryExhausted.
   RowNumber allocate();
   // Gives back a row that no reader can hold.
-  void release(RowNumber row) { free_.push_back(row); }
+  void release(RowNumber row);
 
   std::uint64_t in_use() const noexcept { return next_ - free_.size(); }
   std::uint64_t free() const noexcept { return free_.size(); }

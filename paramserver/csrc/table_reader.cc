@@ -1,8 +1,9 @@
 // The read path of a table.
 //
 // A lookup is two dependent cache misses an id, its slot and its row, and a third for ids that a full line has turned
-// away. Ids go through four stages in small groups: hash, and fetch the home line; some groups later, fetch the next
-// line if the id must be there; then find the row number, and fetch the row; then copy.
+// away. Ids go through five stages in small groups: hash, and fetch the home line; some groups later, fetch the next
+// line if the id must be there; then find the row number, and fetch the row, or the line of the undo index for a row
+// that a newer delta wrote; then find and fetch such rows; then copy.
 #include "paramserver/csrc/table_reader.h"
 
 #include <algorithm>
@@ -19,7 +20,8 @@ namespace {
 constexpr std::size_t kGroup = 8;
 constexpr std::size_t kLag = 3;
 constexpr std::size_t kRing = 16;
-static_assert(kRing > 3 * kLag);
+constexpr std::size_t kStages = 5;
+static_assert(kRing > (kStages - 1) * kLag);
 // Ids between two looks at the deadline and the cancel flag.
 constexpr std::size_t kPartIds = 4096;
 // Long rows are left to the hardware prefetcher past this: more would push other rows out of L1.
@@ -82,47 +84,99 @@ bool reserve(ColdScratch& scratch, std::size_t n) noexcept {
   }
 }
 
+// Ids on their way to their rows, a method for each stage but the last. Group g is ids [g * kGroup, (g + 1) * kGroup).
+class RowFinder {
+ public:
+  RowFinder(const TableView& view, const RowsView& rows, const std::byte* default_row, const std::int64_t* ids,
+            std::size_t n, RowStatus* status, StatusTally& tally) noexcept
+      : view_(view), index_(view.index()), all_rows_(rows), default_row_(default_row), prefetch_(rows.row_bytes),
+        ids_(ids), n_(n), status_(status), tally_(tally) {}
+
+  std::size_t groups() const noexcept { return (n_ + kGroup - 1) / kGroup; }
+  std::size_t size_of(std::size_t group) const noexcept { return std::min(kGroup, n_ - group * kGroup); }
+  const std::byte* const* rows(std::size_t group) const noexcept { return rows_[group % kRing]; }
+
+  void fetch_home_lines(std::size_t group) noexcept {
+    for (std::size_t i = 0; i < size_of(group); ++i) {
+      lines_[group % kRing][i] = index_.home(ids_[group * kGroup + i]);
+      __builtin_prefetch(lines_[group % kRing][i]);
+    }
+  }
+
+  void fetch_likely_lines(std::size_t group) noexcept {
+    for (std::size_t i = 0; i < size_of(group); ++i) {
+      const IndexSlot*& line = lines_[group % kRing][i];
+      line = index_.likely_line(line, ids_[group * kGroup + i]);
+      __builtin_prefetch(line);
+    }
+  }
+
+  void find_rows(std::size_t group) noexcept {
+    std::uint32_t newer = 0;
+    for (std::size_t i = 0; i < size_of(group); ++i) {
+      const std::size_t at = group * kGroup + i;
+      RowState state = index_.find(lines_[group % kRing][i], ids_[at]);
+      if (!view_.shows_ram(state)) [[unlikely]] {
+        if (view_.is_newer(state)) {
+          view_.prefetch_older(ids_[at]);
+          newer |= 1u << i;
+          newer_states_[group % kRing][i] = state;
+          continue;
+        }
+        state = view_.as_of(ids_[at], state);
+      }
+      found(group, i, state);
+    }
+    newer_[group % kRing] = newer;
+  }
+
+  void find_older_rows(std::size_t group) noexcept {
+    for (std::uint32_t left = newer_[group % kRing]; left != 0; left &= left - 1) {
+      const std::size_t i = static_cast<std::size_t>(__builtin_ctz(left));
+      found(group, i, view_.as_of(ids_[group * kGroup + i], newer_states_[group % kRing][i]));
+    }
+  }
+
+ private:
+  void found(std::size_t group, std::size_t i, RowState state) noexcept {
+    const bool hit = state.kind() == RowKind::kRam;
+    const std::byte* row = hit ? all_rows_.at(state.value()) : default_row_;
+    rows_[group % kRing][i] = row;
+    prefetch_(row);
+    give(status_, group * kGroup + i, hit ? RowStatus::kHit : status_without_row(state), tally_);
+  }
+
+  const TableView& view_;
+  const IndexView index_;
+  const RowsView all_rows_;
+  const std::byte* const default_row_;
+  const RowPrefetch prefetch_;
+  const std::int64_t* const ids_;
+  const std::size_t n_;
+  RowStatus* const status_;
+  StatusTally& tally_;
+  const IndexSlot* lines_[kRing][kGroup];
+  const std::byte* rows_[kRing][kGroup];
+  RowState newer_states_[kRing][kGroup];
+  std::uint32_t newer_[kRing];  // bit i: id i of the group has been written by a delta that the view does not show
+};
+
 }  // namespace
 
 template <class Take>
 void TableReader::resolve(const TableView& view, const std::int64_t* ids, std::size_t n, RowStatus* status,
                           StatusTally& tally, Take&& take) const noexcept {
-  const IndexView index = view.index();
-  const RowsView all_rows = rows();
-  const RowPrefetch prefetch(state_.row_bytes);
-  const IndexSlot* lines[kRing][kGroup];
-  const std::byte* rows[kRing][kGroup];
-  const auto size_of = [n](std::size_t group) { return std::min(kGroup, n - group * kGroup); };
-  const std::size_t groups = (n + kGroup - 1) / kGroup;
-  for (std::size_t step = 0; step < groups + 3 * kLag; ++step) {
-    if (step < groups) {
-      for (std::size_t i = 0; i < size_of(step); ++i) {
-        lines[step % kRing][i] = index.home(ids[step * kGroup + i]);
-        __builtin_prefetch(lines[step % kRing][i]);
-      }
-    }
-    if (const std::size_t group = step - kLag; step >= kLag && group < groups) {
-      for (std::size_t i = 0; i < size_of(group); ++i) {
-        const IndexSlot*& line = lines[group % kRing][i];
-        line = index.likely_line(line, ids[group * kGroup + i]);
-        __builtin_prefetch(line);
-      }
-    }
-    if (const std::size_t group = step - 2 * kLag; step >= 2 * kLag && group < groups) {
-      for (std::size_t i = 0; i < size_of(group); ++i) {
-        const std::size_t at = group * kGroup + i;
-        RowState state = index.find(lines[group % kRing][i], ids[at]);
-        if (!view.shows_ram(state)) [[unlikely]] state = view.as_of(ids[at], state);
-        const bool hit = state.kind() == RowKind::kRam;
-        const std::byte* row = hit ? all_rows.at(state.value()) : default_row();
-        rows[group % kRing][i] = row;
-        prefetch(row);
-        give(status, at, hit ? RowStatus::kHit : status_without_row(state), tally);
-      }
-    }
-    if (step >= 3 * kLag) {
-      const std::size_t group = step - 3 * kLag;
-      take(rows[group % kRing], group * kGroup, size_of(group));
+  RowFinder finder(view, rows(), default_row(), ids, n, status, tally);
+  const std::size_t groups = finder.groups();
+  for (std::size_t step = 0; step < groups + (kStages - 1) * kLag; ++step) {
+    // The stages that a step reaches, each kLag groups behind the one before it; beyond the ends they do nothing.
+    const auto at_stage = [&](std::size_t stage) { return step - stage * kLag; };
+    if (step < groups) finder.fetch_home_lines(step);
+    if (const std::size_t group = at_stage(1); group < groups) finder.fetch_likely_lines(group);
+    if (const std::size_t group = at_stage(2); group < groups) finder.find_rows(group);
+    if (const std::size_t group = at_stage(3); group < groups) finder.find_older_rows(group);
+    if (const std::size_t group = at_stage(4); group < groups) {
+      take(finder.rows(group), group * kGroup, finder.size_of(group));
     }
   }
 }

@@ -53,6 +53,13 @@ TableView::TableView(const TableState& state, const std::byte* base, const Direc
   follows_ = false;
 }
 
+void TableView::prefetch_older(std::int64_t id) const noexcept {
+  const UndoEntry* undo = directory_->undo_entries();
+  for (std::uint32_t i = 0; i < directory_->undos; ++i) {
+    if (undo[i].version > newest_) __builtin_prefetch(undo_index(undo[i]).home(id));
+  }
+}
+
 RowState TableView::as_written(std::int64_t id, RowState state) const noexcept {
   const Directory* directory = directory_;
   while (state.version() > newest_) {
@@ -60,7 +67,7 @@ RowState TableView::as_written(std::int64_t id, RowState state) const noexcept {
     const UndoEntry* undo = directory->undo_entries();
     for (std::uint32_t i = 0; i < directory->undos && old.empty(); ++i) {
       if (undo[i].version <= newest_) continue;
-      old = IndexView{reinterpret_cast<const IndexSlot*>(at_offset(base_, undo[i].slots)), undo[i].lines}.find(id);
+      old = undo_index(undo[i]).find(id);
     }
     if (!old.empty()) {
       state = old;

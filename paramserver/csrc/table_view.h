@@ -29,6 +29,10 @@ class TableView {
   bool shows_ram(RowState state) const noexcept {
     return state.kind() == RowKind::kRam && state.version() - oldest_ <= span_;
   }
+  // Whether a delta that this view does not show wrote the state: an undo index knows the one before.
+  bool is_newer(RowState state) const noexcept { return state.version() > newest_; }
+  // Has what as_of reads of an id whose state is newer on its way into the cache.
+  void prefetch_older(std::int64_t id) const noexcept;
   // The state of `id` in this view, given the main index's; expired ones are absent.
   RowState as_of(std::int64_t id, RowState state) const noexcept;
   // The same, but expired ones as they were.
@@ -38,6 +42,10 @@ class TableView {
   std::uint32_t time_s(std::uint32_t version) const noexcept;
 
  private:
+  IndexView undo_index(const UndoEntry& undo) const noexcept {
+    return {reinterpret_cast<const IndexSlot*>(at_offset(base_, undo.slots)), undo.lines};
+  }
+
   const TableState* state_;
   const std::byte* base_;
   const Directory* directory_;

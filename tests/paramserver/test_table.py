@@ -90,6 +90,14 @@ def test_deletions_do_not_read_a_large_empty_index_over_again(native):
     np.testing.assert_array_equal(table.lookup(ids), np.zeros((2000, 1)))
 
 
+def test_the_list_of_free_rows_takes_no_more_than_an_entry_for_each_row():
+    table, ids = Table("t", 32), np.arange(130)
+    table.upsert(ids, np.ones((130, 32), np.float32))
+    table.delete(ids)
+    table.upsert(ids[:1] - 1, np.ones((1, 32), np.float32))
+    assert table.stats().bytes_rows <= 130 * (128 + 8)
+
+
 def test_stats_and_names(native):
     table = native(32, rows_hint=1000)
     table.upsert(np.arange(10), np.ones((10, 32), np.float32))
