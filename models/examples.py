@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from .features import RatedRows
-from .inputs import INPUTS, input_arrays
+from .inputs import INTERFACE
 from .vocabulary import Vocabulary
 
 __all__ = ["Examples", "build_vocabularies"]
@@ -37,9 +37,9 @@ class Examples:
         item_ids, self._item_of_row = np.unique(rows.item_ids, return_inverse=True)
         users, context = rows.gather_users(rows.moments), rows.gather_context(rows.moments)
         items = rows.gather_items(item_ids)
-        self._by_moment = input_arrays({**users, **context}, vocabularies)
+        self._by_moment = INTERFACE.arrays({**users, **context}, vocabularies)
         dense = {name: slot for name, slot in items.items() if slot.offsets is None}
-        self._by_item = input_arrays(dense, vocabularies)
+        self._by_item = INTERFACE.arrays(dense, vocabularies)
         self._bags = {name: slot for name, slot in items.items() if slot.offsets is not None}
         self.labels = {head: values.astype(np.float32) for head, values in rows.labels.items()}
 
@@ -52,9 +52,10 @@ class Examples:
         moments, items = self._moment_of_row[rows], self._item_of_row[rows]
         arrays = {name: values[moments] for name, values in self._by_moment.items()}
         arrays |= {name: values[items] for name, values in self._by_item.items()}
-        arrays |= input_arrays({name: _take_bags(slot, items) for name, slot in self._bags.items()}, self._vocabularies)
+        bags = {name: _take_bags(slot, items) for name, slot in self._bags.items()}
+        arrays |= INTERFACE.arrays(bags, self._vocabularies)
         if oov_share:
-            for entry in INPUTS:
+            for entry in INTERFACE.inputs:
                 if entry.table:
                     values, oov = arrays[entry.name], self._vocabularies[entry.table].oov_row
                     arrays[entry.name] = np.where(rng.random(values.shape, np.float32) < oov_share, oov, values)

@@ -1,108 +1,55 @@
 """Golden rows: recorded requests with the scores that the training framework gives them, checked before a version
 serves.
 
-One row is one (request, candidate); consecutive rows of one `group` share user and context. Real test rows, and in
-every fourth request what real data lacks: unknown ids and genres, no genres, no history, an unknown occupation.
+One row is one (request, candidate) of raw features: `group` int32, `user:*`, `context:*`, `item:*` in Arrow types, and
+`score:*` float32 per head. Consecutive rows of one `group` are one request: they share user and context.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from feature_store import Column, Extractor, arrow_type
+from feature_store.schema import Schema
 
-from .errors import DatasetError
-from .features import RatedRows
-from .inputs import SCHEMA, SLOTS, input_arrays
+from .interface import Interface
 from .vocabulary import Vocabulary
 
-__all__ = ["GOLDEN_ROWS_MIN", "golden_inputs", "golden_requests", "write_golden"]
+__all__ = ["golden_inputs", "golden_table", "write_golden"]
 
-GOLDEN_ROWS_MIN = 256
-CANDIDATES = 12
-UNKNOWN_IDS = (0, -7, 2**62 + 1, -(2**63))
-UNKNOWN_GENRE = b"Telenovela"
-UNKNOWN_OCCUPATION = b"lighthouse keeper"
+_SIDES = ("user", "context", "item")
 
 
-def golden_requests(rows: RatedRows, test_rows: np.ndarray, seed: int = 0) -> pa.Table:
-    """At least GOLDEN_ROWS_MIN rows of raw features: `group` int32, `user:*`, `context:*`, `item:*` in Arrow types."""
-    rng = np.random.default_rng(seed)
-    groups = -(-GOLDEN_ROWS_MIN // CANDIDATES)
-    if not len(test_rows):
-        raise DatasetError("no test rows to record golden requests from")
-    chosen = np.sort(rng.choice(test_rows, groups, replace=len(test_rows) < groups))
-    records = [record for group, row in enumerate(chosen) for record in _request(rows, rng, group, row)]
+def golden_table(schema: Schema, records: Iterable[Mapping]) -> pa.Table:
+    """The rows, without scores, of records {"group": number, "<side>:<feature>": raw value}."""
     fields = [pa.field("group", pa.int32(), nullable=False)]
-    fields += [pa.field(f"{f.side}:{f.name}", arrow_type(f)) for f in SCHEMA.features]
-    return pa.Table.from_pylist(records, schema=pa.schema(fields))
+    fields += [pa.field(f"{feature.side}:{feature.name}", arrow_type(feature)) for feature in schema.features]
+    return pa.Table.from_pylist(list(records), schema=pa.schema(fields))
 
 
-def golden_inputs(golden: pa.Table, vocabularies: dict[str, Vocabulary]) -> dict[str, np.ndarray]:
-    """Inputs of the uncut model for all golden rows at once, user and context tiled by the client: every leading
-    dimension is the number of rows. Through the native extractor, without stored features."""
+def golden_inputs(
+    golden: pa.Table, interface: Interface, vocabularies: Mapping[str, Vocabulary], one_user: bool = False
+) -> dict[str, np.ndarray]:
+    """Inputs of the uncut graph for all rows at once, through the native extractor and without stored features.
+
+    Every leading dimension is the number of rows, user and context being tiled by the client; with `one_user` the rows
+    are one group, and user and context come once.
+    """
     arrays = {}
-    for side in ("user", "context", "item"):
-        columns = {f.name: Column.of(f, golden[f"{side}:{f.name}"]) for f in SCHEMA.side(side)}
-        gathered = Extractor(SCHEMA, SLOTS, side).gather(np.zeros(len(golden), np.int64), columns)
-        arrays |= input_arrays(gathered, vocabularies)
+    for side in _SIDES:
+        rows = golden.slice(0, 1) if one_user and side != "item" else golden
+        columns = {f.name: Column.of(f, rows[f"{side}:{f.name}"]) for f in interface.schema.side(side)}
+        if any(interface.schema.feature(slot.feature).side == side for slot in interface.slots):
+            extractor = Extractor(interface.schema, interface.slots, side)
+            arrays |= interface.arrays(extractor.gather(np.zeros(len(rows), np.int64), columns), vocabularies)
     return arrays
 
 
-def write_golden(path, golden: pa.Table, scores: dict[str, np.ndarray]) -> None:
+def write_golden(path: Path, golden: pa.Table, scores: Mapping[str, np.ndarray]) -> None:
     """Writes the rows and their scores {head: float32 [n]} as an Arrow file, columns `score:<head>`."""
     for head, values in scores.items():
         golden = golden.append_column(pa.field(f"score:{head}", pa.float32(), nullable=False), pa.array(values))
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, golden.schema) as writer:
         writer.write_table(golden.combine_chunks())
-
-
-def _request(rows: RatedRows, rng: np.random.Generator, group: int, row: int) -> Iterator[dict]:
-    """The records of one request: the user at a test row's moment, the row's item and others drawn beside it."""
-    moment = rows.moments.of_row[row]
-    user = _user(rows, rows.user_ids[row], moment)
-    context = {name: float(v[0]) for name, v in rows.context_columns(rows.moments.timestamps[[moment]]).items()}
-    others = rng.choice(rows.items["id"].to_numpy(), CANDIDATES - 1)
-    items = _items(rows, np.concatenate([rows.item_ids[[row]], others]))
-    if group % 4 == 0:
-        kind = group // 4 % 3
-        if kind == 0:
-            user |= {"history_item": [], "history_rating": []}
-        elif kind == 1:
-            user |= {"occupation": UNKNOWN_OCCUPATION}
-        else:
-            user |= {"history_item": list(UNKNOWN_IDS), "history_rating": [5.0, 1.0, 3.0, 4.0]}
-        for place, unknown in enumerate(UNKNOWN_IDS):
-            items[place + 1]["movie_id"] = unknown
-        items[5]["genres"] = [UNKNOWN_GENRE, *items[5]["genres"][:2]]
-        items[6]["genres"] = [UNKNOWN_GENRE]
-        items[7]["genres"] = []
-        items[8] = {name: _default(name) for name in items[8]}
-    for item in items:
-        yield {
-            "group": group,
-            **{f"user:{name}": value for name, value in user.items()},
-            **{f"context:{name}": value for name, value in context.items()},
-            **{f"item:{name}": value for name, value in item.items()},
-        }
-
-
-def _user(rows: RatedRows, user_id: int, moment: int) -> dict:
-    m = rows.moments
-    place = int(np.searchsorted(rows.users["id"].to_numpy(), user_id))
-    user = {name: rows.users[name][place].as_py() for name in ("age", "gender", "occupation")}
-    history = slice(m.offsets[moment], m.offsets[moment + 1])
-    return user | {"history_item": m.history_items[history].tolist(),
-                   "history_rating": m.history_ratings[history].tolist()}
-
-
-def _items(rows: RatedRows, ids: np.ndarray) -> list[dict]:
-    places = np.searchsorted(rows.items["id"].to_numpy(), ids)
-    records = rows.items.take(pa.array(places)).rename_columns({"id": "movie_id"}).to_pylist()
-    return [{name: _default(name) if value is None else value for name, value in r.items()} for r in records]
-
-
-def _default(name: str):
-    feature = SCHEMA.feature(name)
-    return [] if feature.is_ragged else feature.default_values[0]

@@ -1,22 +1,12 @@
-"""The DIN MMoE model's features, slots and graph inputs, and how a graph input is filled from a slot.
-
-One table, INPUTS, says for every input of the uncut graph which slot it comes from; training, golden rows, the stock
-client and export all read it, so they cannot disagree.
-"""
-
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, Protocol
-
-import numpy as np
+"""The DIN MMoE model's features, slots and graph inputs."""
 
 from feature_store.schema import Feature, Schema
 from feature_store.transforms import Bucketize, Cross, Hash64, Slot
 
+from .interface import Interface, ModelInput
 from .moments import HISTORY_LENGTH
-from .vocabulary import Vocabulary
 
-__all__ = ["INPUTS", "SCHEMA", "SLOTS", "ModelInput", "SlotArrays", "input_arrays"]
+__all__ = ["INPUTS", "INTERFACE", "SCHEMA", "SLOTS"]
 
 GENRES_MAX = 8
 AGE_BOUNDARIES = (18.0, 25.0, 30.0, 35.0, 45.0, 50.0, 56.0)
@@ -50,37 +40,6 @@ SLOTS = (
     Slot("genres", "genres", (Hash64(),)),
 )
 
-
-class SlotArrays(Protocol):
-    """What feature_store gives for a slot: values, offsets int32 [n + 1] when ragged, lengths int32 [n] when padded."""
-
-    values: np.ndarray
-    offsets: np.ndarray | None
-    lengths: np.ndarray | None
-
-
-@dataclass(frozen=True)
-class ModelInput:
-    """One input of the uncut graph.
-
-    part `values`: the slot's values (ragged: flat), as row numbers of `table` when there is one; `lengths`: a padded
-    slot's lengths; `segments`: for each flat value of a ragged slot, int32, the row that it belongs to.
-    """
-
-    name: str
-    slot: str
-    dtype: Literal["f32", "i64", "i32"]
-    shape: tuple[int | None, ...]
-    part: Literal["values", "lengths", "segments"] = "values"
-    table: str | None = None
-
-    @property
-    def side(self) -> str:
-        """The side of the slot's feature."""
-        feature = next(slot.feature for slot in SLOTS if slot.name == self.slot)
-        return SCHEMA.feature(feature).side
-
-
 INPUTS = (
     ModelInput("history_item", "history_item", "i64", (None, HISTORY_LENGTH), table="item"),
     ModelInput("history_rating", "history_rating", "f32", (None, HISTORY_LENGTH)),
@@ -96,19 +55,4 @@ INPUTS = (
     ModelInput("year", "year", "i64", (None,)),
 )
 
-
-def input_arrays(slots: Mapping[str, SlotArrays], vocabularies: Mapping[str, Vocabulary]) -> dict[str, np.ndarray]:
-    """The inputs of the uncut graph whose slots are in `slots` (one side, or several), as numpy arrays."""
-    arrays = {}
-    for entry in INPUTS:
-        slot = slots.get(entry.slot)
-        if slot is None:
-            continue
-        if entry.part == "lengths":
-            arrays[entry.name] = slot.lengths
-        elif entry.part == "segments":
-            arrays[entry.name] = np.repeat(np.arange(len(slot.offsets) - 1, dtype=np.int32), np.diff(slot.offsets))
-        else:
-            values = slot.values
-            arrays[entry.name] = vocabularies[entry.table].rows(values) if entry.table else values
-    return arrays
+INTERFACE = Interface(SCHEMA, SLOTS, INPUTS)

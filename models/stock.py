@@ -13,7 +13,7 @@ import numpy as np
 from feature_store import Gathered
 
 from .errors import DatasetError
-from .inputs import INPUTS, input_arrays
+from .inputs import INTERFACE
 from .vocabulary import Vocabulary
 
 __all__ = ["load_vocabularies", "save_vocabularies", "stock_inputs"]
@@ -43,9 +43,9 @@ def stock_inputs(
 ) -> dict[str, np.ndarray]:
     """The SavedModel's inputs for one request: user and context slots of 1 row, item slots of n rows, as the feature
     store's extractors give them. User and context come back tiled to [n, ...]."""
-    arrays = input_arrays({**user, **context, **item}, vocabularies)
+    arrays = INTERFACE.arrays({**user, **context, **item}, vocabularies)
     n = len(arrays["item"])
-    for entry in INPUTS:
-        if entry.side != "item":
+    for entry in INTERFACE.inputs:
+        if INTERFACE.side(entry) != "item":
             arrays[entry.name] = np.repeat(arrays[entry.name], n, axis=0)
     return arrays

@@ -16,16 +16,16 @@ from .baselines import baseline_aucs, past_means
 from .errors import ConfigError, DatasetError
 from .examples import Examples, build_vocabularies
 from .features import LIKED_FROM, RatedRows
-from .inputs import INPUTS
+from .inputs import INTERFACE
 from .metrics import auc, bootstrap_interval, ndcg
 from .moments import Split
 from .movielens import Dataset
+from .tensors import input_specs, tensors
 from .vocabulary import Vocabulary
 from .zoo.din_mmoe import HEADS, DinMmoe, DinMmoeConfig
 
 __all__ = ["Evaluation", "Progress", "TrainConfig", "Trained", "evaluate", "train"]
 
-TENSOR_DTYPES = {"f32": tf.float32, "i64": tf.int64, "i32": tf.int32}
 _PREDICT_ROWS = 8_192
 
 
@@ -90,7 +90,7 @@ class Trained:
     @cached_property
     def _predict(self):
         return tf.function(lambda inputs: [tf.sigmoid(logit) for logit in self.model(inputs)],
-                           input_signature=[input_specs()], autograph=False)
+                           input_signature=[input_specs(INTERFACE)], autograph=False)
 
 
 @dataclass(frozen=True)
@@ -146,16 +146,6 @@ def evaluate(trained: Trained, bootstrap_rounds: int = 200) -> Evaluation:
     )
 
 
-def tensors(arrays: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
-    """Numpy inputs of the uncut model as tensors."""
-    return {name: tf.constant(values) for name, values in arrays.items()}
-
-
-def input_specs() -> dict[str, tf.TensorSpec]:
-    """The uncut model's inputs, named as in INPUTS, leading dimensions open."""
-    return {entry.name: tf.TensorSpec(entry.shape, TENSOR_DTYPES[entry.dtype], name=entry.name) for entry in INPUTS}
-
-
 def _fit(model: DinMmoe, examples: Examples, rows: np.ndarray, config: TrainConfig, rng: np.random.Generator,
          progress: Callable[[Progress], None]) -> None:
     steps = -(-len(rows) // config.batch_rows)
@@ -176,7 +166,7 @@ def _step(model: DinMmoe, config: TrainConfig, steps: int):
     weights = (1.0, config.engaged_weight)
     label_specs = [tf.TensorSpec([None], tf.float32)] * len(HEADS)
 
-    @tf.function(input_signature=[input_specs(), label_specs], autograph=False)
+    @tf.function(input_signature=[input_specs(INTERFACE), label_specs], autograph=False)
     def step(inputs, labels):
         with tf.GradientTape() as tape:
             logits = model(inputs, training=True)

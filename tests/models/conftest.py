@@ -32,5 +32,6 @@ def tiny_trained(tiny_dataset, tiny_config):
 @pytest.fixture(scope="session")
 def tiny_package(tiny_trained, tmp_path_factory):
     from models.export import export
+    from models.trained import servable
 
-    return export(tiny_trained, tmp_path_factory.mktemp("repository"), 1, notes={"purpose": "test"})
+    return export(servable(tiny_trained), tmp_path_factory.mktemp("repository"), 1, notes={"purpose": "test"})

@@ -14,15 +14,16 @@ from tensorflow.python.framework import op_def_registry
 
 from feature_store import Column, Extractor, FeatureCache
 from models.errors import ConfigError
-from models.export import build, export, export_saved_model, serving_function
+from models.export import build, export, serving_function
 from models.passes import captured_variables, cut, freeze
 from models.features import TestRequest
-from models.golden import GOLDEN_ROWS_MIN, UNKNOWN_IDS, UNKNOWN_OCCUPATION
+from models.movielens_golden import GOLDEN_ROWS_MIN, UNKNOWN_IDS, UNKNOWN_OCCUPATION
 from models.inputs import SCHEMA, SLOTS
 from models.package import PackageExistsError, verify
 from models.stock import load_vocabularies, stock_inputs
 from models.tables import DEFAULT_ROW_KEY, DTYPE_KEY
 from models.train import TrainConfig, evaluate, train
+from models.trained import export_saved_model, servable
 from models.zoo import DinMmoe, DinMmoeConfig
 
 from .graph_session import GraphSession, run_graph
@@ -142,29 +143,30 @@ def test_notes_say_what_it_was_trained_on(served):
 
 def test_equal_exports_give_equal_bytes_and_versions_stay(tiny_trained, tiny_package, tmp_path):
     DinMmoe({"item": 3, "genre": 3, "occupation": 3, "gender_occupation": 3}, DinMmoeConfig())
-    again = export(tiny_trained, tmp_path, 1, notes={"purpose": "test"})
+    again = export(servable(tiny_trained), tmp_path, 1, notes={"purpose": "test"})
     for path in [p for p in tiny_package.rglob("*") if p.is_file()]:
         assert path.read_bytes() == (again / path.relative_to(tiny_package)).read_bytes(), path.name
     with pytest.raises(PackageExistsError):
-        export(tiny_trained, tmp_path, 1)
+        export(servable(tiny_trained), tmp_path, 1)
 
 
 GRAPH_OF_A_SEED = """
-import hashlib, types
+import hashlib
 import keras, numpy as np
-from models.export import build
-from models.train import tensors
-from models.vocabulary import Vocabulary
+from models.export import Servable, build
+from models.tensors import tensors
 from models.zoo import DinMmoe, DinMmoeConfig
-from models.inputs import INPUTS
+from models.zoo.din_mmoe import HEADS
+from models.inputs import INTERFACE
 
 def digest():
     keras.utils.set_random_seed(7)
     tables = {"item": 30, "genre": 5, "occupation": 6, "gender_occupation": 7}
     model = DinMmoe(tables, DinMmoeConfig(attention_units=(4,), experts=2, expert_units=(4,), tower_units=(4,)))
     dtypes = {"f32": np.float32, "i64": np.int64, "i32": np.int32}
-    model(tensors({e.name: np.zeros([1 if d is None else d for d in e.shape], dtypes[e.dtype]) for e in INPUTS}))
-    graph = build(types.SimpleNamespace(model=model)).graph_def
+    shapes = {e: [1 if d is None else d for d in e.shape] for e in INTERFACE.inputs}
+    model(tensors({e.name: np.zeros(shape, dtypes[e.dtype]) for e, shape in shapes.items()}))
+    graph = build(Servable("m", INTERFACE, HEADS, model.serve, {}, None)).graph_def
     return hashlib.sha256(graph.SerializeToString(deterministic=True)).hexdigest()
 print(digest())
 """
@@ -181,11 +183,11 @@ def test_graph_bytes_do_not_depend_on_the_process(tiny_trained, capsys):
 
 
 def test_uncut_and_cut_agree_exactly(tiny_trained):
-    function = serving_function(tiny_trained)
+    function = serving_function(servable(tiny_trained))
     outputs = [f"{head}:0" for head in HEADS]
     variables, graph_def = captured_variables(function), function.graph.as_graph_def()
     whole = freeze(graph_def, variables, outputs)
-    artifacts = build(tiny_trained)
+    artifacts = build(servable(tiny_trained))
     batch = tiny_trained.examples.batch(np.full(8, tiny_trained.split.test[-1]))
     items = tiny_trained.examples.batch(tiny_trained.split.test[:8])
     feeds = {n: (items[n] if n in ("item", "genres", "genres_segments", "year") else v[:1]) for n, v in batch.items()}

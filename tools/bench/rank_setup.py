@@ -46,20 +46,21 @@ def gather_sides(schema, slots, folder: Path, user_id: int, item_ids: np.ndarray
 
 def main(folder: Path, quick: bool) -> None:
     """Fills `folder`."""
-    from models.export import export, export_saved_model
+    from models.export import export
     from models.features import features_for
     from models.inputs import SCHEMA, SLOTS
     from models.movielens import load
     from models.push import push
     from models.stock import stock_inputs
     from models.train import TrainConfig, train
+    from models.trained import export_saved_model, servable
 
     dataset = load()
     trained = train(dataset, TrainConfig(epochs=1, test_share=0.9 if quick else 0.2))
     features = features_for(dataset)
     features.write(folder / "features")
     (folder / "repository").mkdir()
-    push(export(trained, folder / "exported", version=1), folder / "repository")
+    push(export(servable(trained), folder / "exported", version=1), folder / "repository")
     for name, threads in (("service.yaml", 0), ("one_thread.yaml", 1)):
         text = CONFIG.format(scenario=SCENARIO, model=read_model(folder / "repository"), threads=threads)
         (folder / name).write_text(text)

@@ -50,6 +50,7 @@ def train_and_push(folder: Path, options: DemoOptions, console: Console) -> Offl
         with without_notices():  # the first import of tensorflow
             from models.export import export
             from models.train import evaluate, train
+            from models.trained import servable
     with progress_bar(console) as bar:
         task = bar.add_task("training", total=None)
         trained = train(
@@ -66,7 +67,7 @@ def train_and_push(folder: Path, options: DemoOptions, console: Console) -> Offl
 
     heading(console, 3, "Export, push")
     with console.status("   cutting tables, freezing, scoring golden rows"):
-        package = export(trained, folder / "exported", version=1)
+        package = export(servable(trained), folder / "exported", version=1)
     repository = folder / "repository"
     repository.mkdir(exist_ok=True)
     pushed = push(package, repository)
