@@ -17,12 +17,13 @@ from .golden import write_golden
 from .interface import Interface, ModelInput
 from .package import Golden, Graph, GraphInput, GraphOutput, Source, TableFile, write_package
 from .passes import Cut, CutGraph, Variable, captured_variables, cut, freeze
+from .passes.dense import DenseGraph, DenseInput, Head
 from .passes.graph import node_of
 from .tables import write_table
 from .tensors import input_specs
 from .vocabulary import Vocabulary
 
-__all__ = ["Artifacts", "Servable", "build", "export", "serving_function"]
+__all__ = ["Artifacts", "Servable", "build", "dense_graph", "export", "serving_function"]
 
 GRAPH_FILE, GOLDEN_FILE = "graph/item.pb", "golden.arrow"
 ROWS_MIN = 1_000
@@ -120,6 +121,13 @@ def build(model: Servable, rows_min: int = ROWS_MIN) -> Artifacts:
     tables = {by_vocabulary[c.ids]: variables[c.variable] for c in cut_graph.cuts}
     _check(frozen, cut_graph, rows_min)
     return Artifacts(frozen, cut_graph.cuts, tables)
+
+
+def dense_graph(model: Servable, parts: Artifacts) -> DenseGraph:
+    """The plain graph of a built model, from which every chain of passes starts."""
+    inputs = tuple(DenseInput(i.name, i.dtype, i.shape, i.side) for i in _graph_inputs(model.interface, parts))
+    heads = tuple(Head(head, f"{head}:0") for head in model.heads)
+    return DenseGraph(parts.graph_def, inputs, heads)
 
 
 def serving_function(model: Servable):

@@ -10,6 +10,7 @@ import typer
 
 from tools.examples import examples
 from tools.ps.cli import app as ps_app
+from tools.zoo import app as zoo_app
 
 __all__ = ["main"]
 
@@ -22,6 +23,7 @@ config_app = typer.Typer(no_args_is_help=True, help="Look at configuration files
                          epilog=examples("lambda-svc config check service.yaml"))
 app.add_typer(config_app, name="config")
 app.add_typer(ps_app, name="ps")
+app.add_typer(zoo_app, name="zoo")
 
 ConfigFile = Annotated[Path, typer.Argument(help="YAML file of the service.", metavar="CONFIG")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.", metavar="FILE")]

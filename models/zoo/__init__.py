@@ -1,5 +1,9 @@
-"""Model definitions. Importing this imports tensorflow."""
+"""Model definitions: DIN with MMoE for MovieLens, and a zoo of one model per scenario, for load tests and benchmarks.
+
+Importing this imports tensorflow.
+"""
 
 from .din_mmoe import HEADS, DinMmoe, DinMmoeConfig, Rows
+from .registry import NAMES, SIZES, Feeds, ZooEntry, dense, get
 
-__all__ = ["HEADS", "DinMmoe", "DinMmoeConfig", "Rows"]
+__all__ = ["HEADS", "NAMES", "SIZES", "DinMmoe", "DinMmoeConfig", "Feeds", "Rows", "ZooEntry", "dense", "get"]

@@ -1,11 +1,8 @@
 """DIN with MMoE: target attention over a user's rated history, experts shared by two heads, `liked` and `engaged`.
 
-Sources: Zhou et al., "Deep Interest Network for Click-Through Rate Prediction" (KDD 2018); Ma et al., "Modeling Task
-Relationships in Multi-task Learning with Multi-gate Mixture-of-Experts" (KDD 2018).
-
 The model has two halves: `lookup_*` turns row numbers into table rows, `score` turns rows into probabilities. Training
-calls both on a batch of independent rows; the serving graph looks the user up once and tiles, see `serve`. Every layer
-is named, so that equal models give equal graphs whatever the process built before.
+calls both on a batch of independent rows; the serving graph looks the user up once and tiles, see `serve`. The sources
+are named in layers.py.
 """
 
 from dataclasses import dataclass
@@ -16,6 +13,7 @@ import tensorflow as tf
 
 from ..errors import ConfigError
 from ..inputs import AGE_BOUNDARIES, HOUR_BOUNDARIES, WEEKDAY_BOUNDARIES, YEAR_BOUNDARIES
+from .layers import Mmoe, PooledEmbedding, TargetAttention, tiled
 
 __all__ = ["HEADS", "DinMmoe", "DinMmoeConfig", "Rows"]
 
@@ -75,42 +73,18 @@ class Rows(NamedTuple):
     weekday: tf.Tensor
 
 
-class PooledEmbedding(keras.layers.Layer):
-    """A table whose rows are averaged per bag. call(ids [v], segments int32 [v] ascending, bags) -> float32 [bags,
-    dim]; an empty bag gives exactly 0."""
-
-    def __init__(self, rows: int, dim: int, stddev: float, name: str):
-        super().__init__(name=name)
-        self.table = self.add_weight(
-            shape=(rows, dim), name="embeddings", initializer=keras.initializers.RandomNormal(stddev=stddev)
-        )
-
-    def call(self, ids, segments, bags):
-        """The mean row of each bag."""
-        return tf.sparse.segment_mean(tf.convert_to_tensor(self.table), ids, segments, num_segments=bags)
-
-
-class TargetAttention(keras.layers.Layer):
-    """DIN's activation unit: how much each rated item of the history says about the candidate.
+class RatedAttention(TargetAttention):
+    """Target attention over a history that carries ratings.
 
     call(query [b, d], keys [b, l, d], ratings [b, l], length int32 [b]) -> [b, 2 d + 2]: the weighted mean of keys, of
     ratings and of their products. Weights are a softmax over the first `length` cells; an empty history gives 0.
     """
 
-    def __init__(self, units: tuple[int, ...], name: str):
-        super().__init__(name=name)
-        self.hidden = [keras.layers.Dense(u, activation="relu", name=f"{name}_hidden_{i}") for i, u in enumerate(units)]
-        self.logit = keras.layers.Dense(1, name=f"{name}_logit")
-
     def call(self, query, keys, ratings, length):
         """The history as seen from the candidate."""
         marks = rating_marks(ratings)
-        query = tf.broadcast_to(query[:, None, :], tf.shape(keys))
-        x = tf.concat([query, keys, query - keys, query * keys, marks], axis=-1)
-        for layer in self.hidden:
-            x = layer(x)
+        logits = tf.clip_by_value(self.logits(query, keys, marks), -15.0, 15.0)
         mask = tf.sequence_mask(length, maxlen=tf.shape(keys)[1], dtype=tf.float32)
-        logits = tf.clip_by_value(self.logit(x)[:, :, 0], -15.0, 15.0)
         weights = tf.exp(logits) * mask
         weights /= tf.reduce_sum(weights, axis=1, keepdims=True) + _EPSILON
         values = tf.concat([keys, marks, keys * marks[:, :, :1]], axis=-1)
@@ -131,19 +105,17 @@ class DinMmoe(keras.Model):
             return keras.layers.Embedding(count, dim, embeddings_initializer=initializer, name=name)
 
         self.item = embedding("item", rows["item"], c.item_dim)
-        self.genre = PooledEmbedding(rows["genre"], c.genre_dim, c.embedding_stddev, name="genre")
+        initializer = keras.initializers.RandomNormal(stddev=c.embedding_stddev)
+        self.genre = PooledEmbedding(rows["genre"], c.genre_dim, initializer, name="genre")
         self.occupation = embedding("occupation", rows["occupation"], c.profile_dim)
         self.gender_occupation = embedding("gender_occupation", rows["gender_occupation"], c.profile_dim)
         self.age = embedding("age", len(AGE_BOUNDARIES) + 1, c.profile_dim)
         self.year = embedding("year", len(YEAR_BOUNDARIES) + 1, c.profile_dim)
         self.hour = embedding("hour", len(HOUR_BOUNDARIES) + 1, c.profile_dim)
         self.weekday = embedding("weekday", len(WEEKDAY_BOUNDARIES) + 1, c.profile_dim)
-        self.attention = TargetAttention(c.attention_units, name="attention")
+        self.attention = RatedAttention(c.attention_units, name="attention")
         self.dropout = keras.layers.Dropout(c.dropout, name="dropout")
-        self.expert_layers = [_mlp(c.expert_units, f"expert_{e}") for e in range(c.experts)]
-        self.gates = [keras.layers.Dense(c.experts, activation="softmax", name=f"gate_{h}") for h in HEADS]
-        self.towers = [_mlp(c.tower_units, f"tower_{h}") for h in HEADS]
-        self.logits = [keras.layers.Dense(1, name=f"logit_{h}") for h in HEADS]
+        self.mmoe = Mmoe(c.experts, c.expert_units, c.tower_units, HEADS, name="mmoe")
 
     def lookup_item(self, inputs: dict) -> dict:
         """Rows of item-side inputs: row numbers item [n], genres [v] with genres_segments int32 [v], year [n]."""
@@ -178,13 +150,7 @@ class DinMmoe(keras.Model):
         mood = tf.reduce_sum(rating_marks(rows.history_ratings) * mask[:, :, None], axis=1) / (count + _MEAN_PRIOR)
         profile = [rows.occupation, rows.gender_occupation, rows.age, rows.hour, rows.weekday]
         x = tf.concat([item, seen, 3.0 * mood, tf.math.log1p(count) * 0.25, *profile], axis=-1)
-        x = self.dropout(x, training=training)
-        experts = tf.stack([expert(x) for expert in self.expert_layers], axis=1)
-        logits = []
-        for gate, tower, logit in zip(self.gates, self.towers, self.logits, strict=True):
-            mixed = tf.matmul(gate(x)[:, None, :], experts)[:, 0, :]
-            logits.append(logit(tower(mixed))[:, 0])
-        return logits
+        return self.mmoe(self.dropout(x, training=training))
 
     def call(self, inputs: dict, training: bool = False) -> list:
         """Logits per head of a batch of independent rows: user, context and item inputs all of leading dimension b."""
@@ -195,8 +161,7 @@ class DinMmoe(keras.Model):
         their rows are tiled to n here, in the graph, as training frameworks write it."""
         item, user = self.lookup_item(inputs), self.lookup_user(inputs)
         n = tf.shape(item["item"])[0]
-        tiled = {name: tf.tile(t, [n] + [1] * (t.shape.rank - 1)) for name, t in user.items()}
-        logits = self.score_logits(Rows(**item, **tiled))
+        logits = self.score_logits(Rows(**item, **tiled(user, n)))
         return {head: tf.sigmoid(logit) for head, logit in zip(HEADS, logits, strict=True)}
 
 
@@ -205,8 +170,3 @@ def rating_marks(ratings):
     centred = (ratings - _RATING_CENTRE) / _RATING_SCALE
     liked = tf.cast(ratings > _LIKED, tf.float32) - 0.5
     return tf.stack([centred, liked], axis=-1)
-
-
-def _mlp(units: tuple[int, ...], name: str):
-    return keras.Sequential([keras.layers.Dense(u, activation="relu", name=f"{name}_{i}") for i, u in enumerate(units)],
-                            name=name)

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
@@ -19,58 +18,17 @@ from models.passes import captured_variables, cut, freeze
 from models.features import TestRequest
 from models.movielens_golden import GOLDEN_ROWS_MIN, UNKNOWN_IDS, UNKNOWN_OCCUPATION
 from models.inputs import SCHEMA, SLOTS
-from models.package import PackageExistsError, verify
+from models.package import PackageExistsError
 from models.stock import load_vocabularies, stock_inputs
-from models.tables import DEFAULT_ROW_KEY, DTYPE_KEY
+from models.tables import DTYPE_KEY
 from models.train import TrainConfig, evaluate, train
 from models.trained import export_saved_model, servable
 from models.zoo import DinMmoe, DinMmoeConfig
 
-from .graph_session import GraphSession, run_graph
+from .graph_session import run_graph
+from .served_package import ServedPackage
 
 HEADS = ("liked", "engaged")
-
-
-class ServedPackage:
-    """The least that can serve a package: plain dictionaries for tables, numpy pooling, a session per request."""
-
-    def __init__(self, directory):
-        self.manifest = verify(directory)
-        self.graph_def = tf.compat.v1.GraphDef.FromString((directory / self.manifest.graph.file).read_bytes())
-        self.session, self.tables = GraphSession(self.graph_def), {}
-        for table in self.manifest.tables:
-            file = pq.read_table(directory / table.file)
-            rows = np.array(file["row"].to_pylist(), np.float32).reshape(-1, table.dim)
-            default = np.frombuffer(file.schema.metadata[DEFAULT_ROW_KEY], "<f4")
-            self.tables[table.name] = (dict(zip(file["id"].to_pylist(), rows, strict=True)), default)
-
-    def rows(self, table, ids):
-        """float32 [..., dim]: the rows of ids, the default row for those unknown."""
-        known, default = self.tables[table]
-        return np.array([known.get(int(i), default) for i in ids.reshape(-1)]).reshape(*ids.shape, len(default))
-
-    def feed(self, source, slot):
-        """The array of one graph input."""
-        if source.kind == "values":
-            return slot.values
-        if source.kind == "lengths":
-            return slot.lengths
-        rows = self.rows(source.table, slot.values)
-        if source.kind == "pooled":
-            spans = zip(slot.offsets, slot.offsets[1:], strict=False)
-            dim = self.manifest.table(source.table).dim
-            return np.array([rows[a:b].mean(0) if b > a else np.zeros(dim) for a, b in spans], np.float32)
-        if slot.lengths is not None:
-            rows[np.arange(rows.shape[1])[None, :] >= slot.lengths[:, None]] = 0
-        return rows.astype(np.float32)
-
-    def scores(self, slots):
-        """[liked, engaged], each float32 [n]."""
-        feeds = {i.name: self.feed(i.source, slots[i.source.slot]) for i in self.manifest.graph.inputs}
-        for entry in self.manifest.graph.inputs:
-            assert [d for d in feeds[entry.name].shape][1:] == list(entry.shape[1:])
-            assert entry.side == "item" or feeds[entry.name].shape[0] == 1
-        return self.session.run([o.name for o in self.manifest.graph.outputs], feeds)
 
 
 @pytest.fixture(scope="session")
@@ -79,25 +37,13 @@ def served(tiny_package):
 
 
 @pytest.fixture(scope="session")
-def golden(tiny_package):
-    return ipc.open_file(str(tiny_package / "golden.arrow")).read_all()
-
-
-def gather(side, rows):
-    columns = {f.name: Column.of(f, rows[f"{side}:{f.name}"]) for f in SCHEMA.side(side)}
-    return Extractor(SCHEMA, SLOTS, side).gather(np.zeros(len(rows), np.int64), columns)
+def golden(served):
+    return served.golden
 
 
 def test_golden_scores_come_back(served, golden):
-    groups = golden["group"].to_numpy()
     assert len(golden) == served.manifest.golden.rows >= GOLDEN_ROWS_MIN
-    worst = 0.0
-    for group in np.unique(groups):
-        rows = golden.filter(groups == group)
-        slots = {**gather("user", rows.slice(0, 1)), **gather("context", rows.slice(0, 1)), **gather("item", rows)}
-        for head, got in zip(HEADS, served.scores(slots), strict=True):
-            worst = max(worst, np.abs(got - rows[f"score:{head}"].to_numpy()).max())
-    assert worst <= min(served.manifest.golden.tolerance.values()) == 1e-6
+    assert served.golden_error() <= min(served.manifest.golden.tolerance.values()) == 1e-6
 
 
 def test_golden_rows_hold_what_real_data_lacks(golden, tiny_trained):

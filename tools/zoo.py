@@ -1,0 +1,51 @@
+"""`lambda-svc zoo`: models with random weights for load tests and benchmarks."""
+
+from __future__ import annotations
+
+import time
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tools.examples import examples
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Models with random weights, one per scenario, for load tests.",
+                  epilog=examples("lambda-svc zoo export din build/zoo --size small"))
+
+
+class Size(str, Enum):
+    """How large a model is."""
+
+    small = "small"
+    base = "base"
+    large = "large"
+
+
+@app.command(epilog=examples("lambda-svc zoo export din build/zoo",
+                             "lambda-svc zoo export dlrm build/zoo --size large --seed 7 --version 2"))
+def export(
+    name: Annotated[str, typer.Argument(help="two_tower, din, din_long, cross or dlrm.")],
+    out: Annotated[Path, typer.Argument(help="Model repository to write into.")],
+    size: Annotated[Size, typer.Option(help="How large.")] = Size.small,
+    seed: Annotated[int, typer.Option(help="Of the weights and of the golden requests.", min=0)] = 0,
+    version: Annotated[int, typer.Option(help="Version to publish.", min=1)] = 1,
+) -> None:
+    """Write the package of a zoo model: graph, tables, golden rows. Equal arguments give equal bytes."""
+    from models.errors import ModelsError
+    from models.notices import without_notices
+
+    started = time.perf_counter()
+    try:
+        with without_notices():
+            from models import zoo
+            from models.export import export as export_model
+        path = export_model(zoo.get(name, size.value).servable(seed), out, version)
+    except (ModelsError, OSError) as error:
+        typer.echo(f"lambda-svc: not exported: {error}", err=True)
+        raise typer.Exit(1) from None
+    megabytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 1e6
+    typer.echo(f"exported {path} ({megabytes:,.1f} MB, {time.perf_counter() - started:.1f} s)")
