@@ -14,7 +14,7 @@ from tools.examples import examples
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Models with random weights, one per scenario, for load tests.",
-                  epilog=examples("lambda-svc zoo export din build/zoo --size small"))
+                  epilog=examples("lambda-svc zoo table", "lambda-svc zoo export din build/zoo --size small"))
 
 
 class Size(str, Enum):
@@ -23,6 +23,31 @@ class Size(str, Enum):
     small = "small"
     base = "base"
     large = "large"
+
+
+@app.command(epilog=examples("lambda-svc zoo table"))
+def table() -> None:
+    """Show parameters and FLOPs per model and size, counted in the graphs; takes about 20 s."""
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    from models.notices import without_notices
+
+    console = Console()
+    with console.status("loading TensorFlow"), without_notices():
+        from models import zoo
+    columns = ("dense", "tables", "candidates", "GFLOP")
+    shown = Table("model", Column("scenario", no_wrap=True), "size", *(Column(c, justify="right") for c in columns),
+                  caption="Millions of parameters; FLOPs of a request's matrix products, the user tiled in the graph.")
+    with console.status("building") as status:
+        for entry in (zoo.get(name, size) for name in zoo.NAMES for size in zoo.SIZES):
+            status.update(f"building {entry.name}")
+            at = zoo.measure(entry)
+            first = (entry.definition.name, entry.definition.scenario) if entry.size == zoo.SIZES[0] else ("", "")
+            figures = (f"{at.dense_parameters / 1e6:,.3f}", f"{at.table_parameters / 1e6:,.3f}", f"{at.candidates:,}",
+                       f"{at.flops / 1e9:,.2f}")
+            shown.add_row(*first, entry.size, *figures, end_section=entry.size == zoo.SIZES[-1])
+    console.print(shown)
 
 
 @app.command(epilog=examples("lambda-svc zoo export din build/zoo",

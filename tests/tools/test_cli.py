@@ -16,7 +16,8 @@ from tools.cli import app
 from tests.models import package_fixture
 from tools.rank_once import parse_ids, parse_inputs
 
-COMMANDS = ["serve", "rank", "demo", "push", "doctor", "bench", "config", "config check", "zoo", "zoo export"]
+COMMANDS = ["serve", "rank", "demo", "push", "doctor", "bench", "config", "config check", "zoo",
+            "zoo export", "zoo table"]
 
 
 def invoke(*arguments: str):
