@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from lambda_svc._core import Formula
 from lambda_svc.config_files import feature_file_problems
@@ -64,11 +64,22 @@ class ServerConfig(_Frozen):
 
 
 class EngineConfig(_Frozen):
-    """The engine of the dense graph. Thread counts of 0 mean: as many as the process may use, shared by the streams."""
+    """The engine of the dense graph. Thread counts of 0 mean: as many as the process may use, shared by the streams.
 
-    kind: Literal["tensorflow"] = "tensorflow"
+    precision: what products are computed in; feeds and scores are float32 in any case.
+    """
+
+    kind: Literal["tensorflow", "openvino", "onnxruntime"] = "tensorflow"
+    precision: Literal["f32", "bf16"] = "f32"
     streams: Annotated[int, Field(ge=1, le=256)] = 1
     intra_op_threads: Annotated[int, Field(ge=0, le=1024)] = 0
+
+    @field_validator("precision")
+    @classmethod
+    def _offered(cls, value: str, info: ValidationInfo) -> str:
+        if value != "f32" and info.data.get("kind") == "onnxruntime":
+            raise ValueError("f32 with onnxruntime, which has no bf16 products")
+        return value
 
 
 class FeatureFile(_Frozen):

@@ -42,6 +42,7 @@ for path in sys.argv[1:]:
 library.TF_Version.restype = ctypes.c_char_p
 print(library.TF_Version().decode())
 """
+_ENGINE = "import sys; from lambda_svc.session import open_engine; print(open_engine(sys.argv[1]).version)"
 _REINSTALL = "pip install --force-reinstall --no-deps tensorflow-cpu==2.21.*"
 _NOFILE_MIN = 4096
 _CORES = ("paramserver", "feature_store", "lambda_svc")
@@ -160,6 +161,19 @@ def tensorflow_library() -> Iterator[Finding]:
         yield Finding("tensorflow library", result.stderr.strip().splitlines()[-1], "fail", _REINSTALL)
 
 
+def engines() -> Iterator[Finding]:
+    """The engines that `engine.kind` may name beside TensorFlow, opened as the service opens them."""
+    for kind, extra in (("openvino", "openvino"), ("onnxruntime", "onnx")):
+        command = [sys.executable, "-c", _ENGINE, kind]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        if result.returncode == 0:
+            yield Finding(f"engine {kind}", f"{result.stdout.strip()} loads")
+        else:
+            reason = f"killed by signal {-result.returncode}" if result.returncode < 0 else \
+                result.stderr.strip().splitlines()[-1].partition(": ")[2]
+            yield Finding(f"engine {kind}", reason, "info", f"to use it: pip install 'lambda-svc[{extra}]'")
+
+
 def versions() -> Iterator[Finding]:
     """Versions of Python, the kernel and the packages that matter."""
     yield Finding("python", f"{platform.python_version()} on {platform.system()} {platform.release().split('-')[0]}")
@@ -178,8 +192,8 @@ def emulator() -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
-    cpu, cores, memory, huge_pages, allocator, process_limits, native_cores, tensorflow_library, versions, compiler,
-    emulator,
+    cpu, cores, memory, huge_pages, allocator, process_limits, native_cores, tensorflow_library, engines,
+    versions, compiler, emulator,
 )
 
 

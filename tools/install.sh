@@ -133,7 +133,7 @@ install_dependencies() {
   fi
   .venv/bin/python tools/requirements.py pyproject.toml > build/requirements.txt 2>> "$log" ||
     fail "pyproject.toml cannot be read (log: $log)."
-  say "installing $(grep -c '==' constraints.txt) pinned packages into .venv (about 400 MB to download)"
+  say "installing $(grep -c '==' constraints.txt) pinned packages into .venv (about 500 MB to download)"
   logged packages pip install -c constraints.txt -r build/requirements.txt || pip_failure
   touch .venv/dependencies
 }

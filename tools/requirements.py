@@ -1,4 +1,4 @@
-"""Prints what pyproject.toml asks for, one requirement a line: dependencies and the extras `dev` and `build`.
+"""Prints what pyproject.toml asks for, one requirement a line: dependencies and the extras that development uses.
 
 Runs before anything is installed, so it uses the standard library only.
 """
@@ -9,12 +9,14 @@ from pathlib import Path
 
 __all__ = ["requirements"]
 
+EXTRAS = ("build", "dev", "openvino", "onnx")
+
 
 def requirements(pyproject: Path) -> list[str]:
-    """Requirements of the project and of its extras `dev` and `build`, in the file's order."""
+    """Requirements of the project and of EXTRAS, in that order."""
     project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    return [*project["dependencies"], *extras["build"], *extras["dev"]]
+    return [*project["dependencies"], *(line for extra in EXTRAS for line in extras[extra])]
 
 
 if __name__ == "__main__":

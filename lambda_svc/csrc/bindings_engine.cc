@@ -1,5 +1,6 @@
-// Bindings of the TensorFlow library and executable. No logic here.
+// Bindings of the engines: their libraries and executables. No logic here.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -8,6 +9,8 @@
 #include "lambda_svc/csrc/allocator.h"
 #include "lambda_svc/csrc/bindings.h"
 #include "lambda_svc/csrc/borrowed_feeds.h"
+#include "lambda_svc/csrc/ov_executable.h"
+#include "lambda_svc/csrc/py_executable.h"
 #include "lambda_svc/csrc/tf_executable.h"
 
 namespace nb = nanobind;
@@ -31,11 +34,16 @@ const char* formats_of(DType dtype) {
   return dtype == DType::kI32 ? "i" : "f";
 }
 
+std::vector<TensorSpec> specs_of(const std::vector<InputTuple>& inputs) {
+  std::vector<TensorSpec> specs;
+  for (const auto& [name, dtype, shape] : inputs) specs.push_back({name, dtype_of(name, dtype), shape});
+  return specs;
+}
+
 std::shared_ptr<TfExecutable> load(const std::shared_ptr<TfLibrary>& library, const nb::bytes& graph_def,
                                    const std::vector<InputTuple>& inputs, const std::vector<std::string>& outputs,
                                    const nb::bytes& config_proto, const nb::bytes& run_options) {
-  std::vector<TensorSpec> specs;
-  for (const auto& [name, dtype, shape] : inputs) specs.push_back({name, dtype_of(name, dtype), shape});
+  std::vector<TensorSpec> specs = specs_of(inputs);
   const std::string graph(graph_def.c_str(), graph_def.size());
   const std::string config(config_proto.c_str(), config_proto.size());
   const std::string options(run_options.c_str(), run_options.size());
@@ -43,7 +51,69 @@ std::shared_ptr<TfExecutable> load(const std::shared_ptr<TfLibrary>& library, co
   return std::make_shared<TfExecutable>(library, graph, std::move(specs), outputs, config, options);
 }
 
-nb::tuple run(const TfExecutable& executable, const std::vector<nb::object>& feeds, std::size_t rows) {
+std::shared_ptr<OvExecutable> load_openvino(const std::shared_ptr<OvLibrary>& library, const nb::bytes& graph_def,
+                                            const std::vector<InputTuple>& inputs, const std::vector<bool>& read,
+                                            const std::vector<std::pair<std::string, std::string>>& outputs,
+                                            const std::string& precision, std::size_t lanes, std::size_t threads) {
+  std::vector<TensorSpec> specs = specs_of(inputs);
+  std::vector<OvOutput> fetched;
+  for (const auto& [name, fetch] : outputs) fetched.push_back({name, fetch});
+  const std::string graph(graph_def.c_str(), graph_def.size());
+  const nb::gil_scoped_release release;
+  return std::make_shared<OvExecutable>(library, graph, std::move(specs), read, std::move(fetched),
+                                        OvOptions{precision, lanes, threads});
+}
+
+// A NumPy array over a feed's memory.
+nb::object array_over(const TensorSpec& spec, const Feed& feed) {
+  const std::vector<std::size_t> shape(feed.dims, feed.dims + feed.rank);
+  const nb::object none = nb::none();
+  switch (spec.dtype) {
+    case DType::kI64:
+      return nb::cast(nb::ndarray<nb::numpy, const std::int64_t>(feed.data, shape.size(), shape.data(), none));
+    case DType::kI32:
+      return nb::cast(nb::ndarray<nb::numpy, const std::int32_t>(feed.data, shape.size(), shape.data(), none));
+    default:
+      return nb::cast(nb::ndarray<nb::numpy, const float>(feed.data, shape.size(), shape.data(), none));
+  }
+}
+
+// Calls `function(list of arrays) -> sequence of float32 arrays`, one for each output.
+void call_python(const nb::object& function, const std::vector<TensorSpec>& specs, std::size_t outputs,
+                 const Feed* feeds, const PyExecutable::Take& take) {
+  const nb::gil_scoped_acquire gil;
+  try {
+    nb::list arrays;
+    for (std::size_t i = 0; i < specs.size(); ++i) arrays.append(array_over(specs[i], feeds[i]));
+    const nb::object result = function(arrays);
+    for (std::size_t i = 0; i < outputs; ++i) {
+      const auto value = nb::cast<nb::ndarray<const float, nb::c_contig, nb::device::cpu>>(result[i]);
+      std::vector<std::int64_t> shape;
+      for (std::size_t d = 0; d < value.ndim(); ++d) shape.push_back(static_cast<std::int64_t>(value.shape(d)));
+      take(i, {value.data(), std::move(shape)});
+    }
+  } catch (const nb::python_error& error) {
+    throw EngineError(std::string("the graph does not run: ") + nb::str(error.value()).c_str());
+  } catch (const nb::cast_error&) {
+    throw EngineError("the graph does not run: an output is no float32 array");
+  }
+}
+
+std::shared_ptr<PyExecutable> load_python(const nb::callable& function, const std::vector<InputTuple>& inputs,
+                                          const std::vector<std::string>& outputs) {
+  const std::vector<TensorSpec> specs = specs_of(inputs);
+  // The last copy may go on a thread without the GIL.
+  const std::shared_ptr<nb::object> held(new nb::object(function), [](nb::object* object) {
+    const nb::gil_scoped_acquire gil;
+    delete object;
+  });
+  return std::make_shared<PyExecutable>(
+      specs, outputs, [held, specs, count = outputs.size()](const Feed* feeds, const PyExecutable::Take& take) {
+        call_python(*held, specs, count, feeds, take);
+      });
+}
+
+nb::tuple run(const Executable& executable, const std::vector<nb::object>& feeds, std::size_t rows) {
   if (feeds.size() != executable.inputs().size()) {
     throw EngineError("feeds: got " + std::to_string(feeds.size()) + "; expected one for each of " +
                       std::to_string(executable.inputs().size()) + " inputs");
@@ -73,12 +143,28 @@ nb::tuple run(const TfExecutable& executable, const std::vector<nb::object>& fee
   return nb::make_tuple(nb::ndarray<nb::numpy, float>(out, {heads, rows}, owner), stats.bytes_copied);
 }
 
-}  // namespace
+std::vector<std::string> names_of(const std::vector<TensorSpec>& specs) {
+  std::vector<std::string> names;
+  for (const TensorSpec& spec : specs) names.push_back(spec.name);
+  return names;
+}
 
-void bind_engine(nb::module_& module) {
-  module.def("keep_freed_memory", &keep_freed_memory, "heaps"_a,
-             "Has glibc keep what is freed, in at most `heaps` heaps, so that runs of an engine do not fault it in "
-             "anew; for the whole process. No effect on jemalloc.");
+// What every executable offers beside its constructor.
+template <class T>
+void bind_executable(nb::class_<T>& bound) {
+  bound.def_prop_ro("capsule", [](const std::shared_ptr<T>& executable) {
+         return to_capsule<Executable>(executable, kExecutableCapsule);
+       }, "The executable for a Pipeline.")
+      .def_prop_ro("inputs", [](const T& executable) { return names_of(executable.inputs()); })
+      .def_prop_ro("outputs", [](const T& executable) { return names_of(executable.outputs()); })
+      .def("run", [](const T& executable, const std::vector<nb::object>& feeds, std::size_t rows) {
+             return run(executable, feeds, rows);
+           }, "feeds"_a, "rows"_a,
+           "Runs once on arrays in input order; returns (float32 [heads, rows], bytes of feeds copied because they "
+           "were not 64-byte aligned). Raises EngineError, InvalidRequest for an array of another dtype.");
+}
+
+void bind_tensorflow(nb::module_& module) {
   nb::class_<TfLibrary>(module, "TensorFlowLibrary",
                         "TensorFlow's C API opened from two library files, one per process, never closed.\n\n"
                         "Raises EngineUnavailable: CPU features missing, a file or symbol missing, a second library.")
@@ -88,29 +174,56 @@ void bind_engine(nb::module_& module) {
            }), "cc_path"_a, "framework_path"_a)
       .def_prop_ro("version", [](const TfLibrary& library) { return std::string(library.TF_Version()); })
       .def_prop_ro("cc_path", &TfLibrary::cc_path);
-  nb::class_<TfExecutable>(module, "TensorFlowExecutable",
-                           "A graph in a TensorFlow session. Thread-safe.\n\n"
-                           "inputs: (name, 'f32' | 'i64' | 'i32', shape with -1 for candidates); outputs: names, each "
-                           "float32 [n] or [n, 1]; config_proto, run_options: serialised messages. Raises EngineError "
-                           "naming the input or output that does not fit.")
-      .def(nb::new_(&load), "library"_a, "graph_def"_a, "inputs"_a, "outputs"_a, "config_proto"_a = nb::bytes("", 0),
-           "run_options"_a = nb::bytes("", 0))
-      .def_prop_ro("capsule", [](const std::shared_ptr<TfExecutable>& executable) {
-             return to_capsule<Executable>(executable, kExecutableCapsule);
-           }, "The executable for a Pipeline.")
-      .def_prop_ro("inputs", [](const TfExecutable& executable) {
-             std::vector<std::string> names;
-             for (const TensorSpec& spec : executable.inputs()) names.push_back(spec.name);
-             return names;
-           })
-      .def_prop_ro("outputs", [](const TfExecutable& executable) {
-             std::vector<std::string> names;
-             for (const TensorSpec& spec : executable.outputs()) names.push_back(spec.name);
-             return names;
-           })
-      .def("run", &run, "feeds"_a, "rows"_a,
-           "Runs once on arrays in input order; returns (float32 [heads, rows], bytes of feeds copied because they "
-           "were not 64-byte aligned). Raises EngineError, InvalidRequest for an array of another dtype.");
+  nb::class_<TfExecutable> executable(
+      module, "TensorFlowExecutable",
+      "A graph in a TensorFlow session. Thread-safe.\n\n"
+      "inputs: (name, 'f32' | 'i64' | 'i32', shape with -1 for candidates); outputs: names, each float32 [n] or "
+      "[n, 1]; config_proto, run_options: serialised messages. Raises EngineError naming the input or output that "
+      "does not fit.");
+  executable.def(nb::new_(&load), "library"_a, "graph_def"_a, "inputs"_a, "outputs"_a,
+                 "config_proto"_a = nb::bytes("", 0), "run_options"_a = nb::bytes("", 0));
+  bind_executable(executable);
+}
+
+void bind_openvino(nb::module_& module) {
+  nb::class_<OvLibrary>(module, "OpenVinoLibrary",
+                        "OpenVINO's C API opened from its library file, one per process, never closed.\n\n"
+                        "Raises EngineUnavailable: a file or symbol missing, a second library.")
+      .def(nb::new_([](const std::string& path) {
+             const nb::gil_scoped_release release;
+             return std::const_pointer_cast<OvLibrary>(OvLibrary::open(path));
+           }), "path"_a)
+      .def_prop_ro("version", &OvLibrary::version);
+  nb::class_<OvExecutable> executable(
+      module, "OpenVinoExecutable",
+      "A graph compiled by OpenVINO. Thread-safe.\n\n"
+      "inputs: as of TensorFlowExecutable; read: for each, whether the graph has it; outputs: (name, fetched tensor at "
+      "an end of the graph); precision: 'f32' | 'bf16'; threads: of all lanes together. Raises EngineError naming the "
+      "input or output that does not fit, EngineUnavailable for a precision that this CPU lacks.");
+  executable.def(nb::new_(&load_openvino), "library"_a, "graph_def"_a, "inputs"_a, "read"_a, "outputs"_a,
+                 nb::kw_only(), "precision"_a, "lanes"_a, "threads"_a);
+  bind_executable(executable);
+}
+
+void bind_python(nb::module_& module) {
+  nb::class_<PyExecutable> executable(
+      module, "PythonExecutable",
+      "A graph in an engine that only Python can ask. Thread-safe; each run takes the GIL.\n\n"
+      "function: called with a list of arrays over the feeds, which it must not keep; returns float32 arrays, one for "
+      "each output. What it raises becomes EngineError.");
+  executable.def(nb::new_(&load_python), "function"_a, "inputs"_a, "outputs"_a);
+  bind_executable(executable);
+}
+
+}  // namespace
+
+void bind_engine(nb::module_& module) {
+  module.def("keep_freed_memory", &keep_freed_memory, "heaps"_a,
+             "Has glibc keep what is freed, in at most `heaps` heaps, so that runs of an engine do not fault it in "
+             "anew; for the whole process. No effect on jemalloc.");
+  bind_tensorflow(module);
+  bind_openvino(module);
+  bind_python(module);
 }
 
 }  // namespace lambda_svc

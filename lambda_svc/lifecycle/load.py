@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from feature_store import FeatureCache, FeatureStoreError, StorageError
 from lambda_svc._core import Arena
-from lambda_svc.config import FeatureFile, ServiceConfig
+from lambda_svc.config import EngineConfig, FeatureFile, ServiceConfig
 from lambda_svc.errors import ConfigError, PackageRejected, ResourceExhausted
 from lambda_svc.plan import LoadedModel, extractors_for
-from lambda_svc.session.engine import GraphSignature, TensorSpec
+from lambda_svc.session.engine import GraphSignature, LoadedGraph, TensorSpec
+from lambda_svc.session.kinds import GRAPH_SUFFIX, open_engine
 from lambda_svc.session.streams import Streams
-from lambda_svc.session.tensorflow import TensorFlowEngine
 from models.package import Manifest
 from paramserver import ParamServerError, Table
 
@@ -39,10 +39,19 @@ def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: A
         tables = {entry.name: remote.get(entry.name) or _table(folder, entry) for entry in manifest.tables}
     except (FeatureStoreError, ParamServerError) as error:
         raise PackageRejected(f"{manifest.model} version {manifest.version}: {error}") from error
-    engine = TensorFlowEngine(intra_op_threads=config.engine.intra_op_threads)
-    graph = engine.load((folder / manifest.graph.file).read_bytes(), signature_of(manifest))
+    graph = _graph(folder, manifest, config.engine)
     return LoadedModel(manifest, graph, extractors, caches, tables, arena, Streams(config.engine.streams),
                        frozenset(remote))
+
+
+def _graph(folder: Path, manifest: Manifest, config: EngineConfig) -> LoadedGraph:
+    """The package's graph in the engine that the configuration names."""
+    file = str(Path(manifest.graph.file).with_suffix(GRAPH_SUFFIX[config.kind]))
+    if file not in manifest.files:
+        raise PackageRejected(f"{manifest.model} version {manifest.version} has no {file}, which engine "
+                              f"{config.kind} loads; export it anew, or choose another engine")
+    engine = open_engine(config.kind, config.precision, lanes=config.streams, threads=config.intra_op_threads)
+    return engine.load((folder / file).read_bytes(), signature_of(manifest))
 
 
 def open_cluster(config: ServiceConfig) -> Cluster | None:

@@ -7,12 +7,29 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SessionConfig(_message.Message):
-    __slots__ = ("device_count", "intra_op_parallelism_threads", "inter_op_parallelism_threads", "experimental")
+    __slots__ = ("device_count", "intra_op_parallelism_threads", "inter_op_parallelism_threads", "graph_options", "experimental")
     class Experimental(_message.Message):
         __slots__ = ("executor_type",)
         EXECUTOR_TYPE_FIELD_NUMBER: _ClassVar[int]
         executor_type: str
         def __init__(self, executor_type: _Optional[str] = ...) -> None: ...
+    class OptimizerOptions(_message.Message):
+        __slots__ = ("global_jit_level",)
+        GLOBAL_JIT_LEVEL_FIELD_NUMBER: _ClassVar[int]
+        global_jit_level: int
+        def __init__(self, global_jit_level: _Optional[int] = ...) -> None: ...
+    class RewriterConfig(_message.Message):
+        __slots__ = ("auto_mixed_precision_onednn_bfloat16",)
+        AUTO_MIXED_PRECISION_ONEDNN_BFLOAT16_FIELD_NUMBER: _ClassVar[int]
+        auto_mixed_precision_onednn_bfloat16: int
+        def __init__(self, auto_mixed_precision_onednn_bfloat16: _Optional[int] = ...) -> None: ...
+    class GraphOptions(_message.Message):
+        __slots__ = ("optimizer_options", "rewrite_options")
+        OPTIMIZER_OPTIONS_FIELD_NUMBER: _ClassVar[int]
+        REWRITE_OPTIONS_FIELD_NUMBER: _ClassVar[int]
+        optimizer_options: SessionConfig.OptimizerOptions
+        rewrite_options: SessionConfig.RewriterConfig
+        def __init__(self, optimizer_options: _Optional[_Union[SessionConfig.OptimizerOptions, _Mapping]] = ..., rewrite_options: _Optional[_Union[SessionConfig.RewriterConfig, _Mapping]] = ...) -> None: ...
     class DeviceCountEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -23,12 +40,14 @@ class SessionConfig(_message.Message):
     DEVICE_COUNT_FIELD_NUMBER: _ClassVar[int]
     INTRA_OP_PARALLELISM_THREADS_FIELD_NUMBER: _ClassVar[int]
     INTER_OP_PARALLELISM_THREADS_FIELD_NUMBER: _ClassVar[int]
+    GRAPH_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     EXPERIMENTAL_FIELD_NUMBER: _ClassVar[int]
     device_count: _containers.ScalarMap[str, int]
     intra_op_parallelism_threads: int
     inter_op_parallelism_threads: int
+    graph_options: SessionConfig.GraphOptions
     experimental: SessionConfig.Experimental
-    def __init__(self, device_count: _Optional[_Mapping[str, int]] = ..., intra_op_parallelism_threads: _Optional[int] = ..., inter_op_parallelism_threads: _Optional[int] = ..., experimental: _Optional[_Union[SessionConfig.Experimental, _Mapping]] = ...) -> None: ...
+    def __init__(self, device_count: _Optional[_Mapping[str, int]] = ..., intra_op_parallelism_threads: _Optional[int] = ..., inter_op_parallelism_threads: _Optional[int] = ..., graph_options: _Optional[_Union[SessionConfig.GraphOptions, _Mapping]] = ..., experimental: _Optional[_Union[SessionConfig.Experimental, _Mapping]] = ...) -> None: ...
 
 class RunOptions(_message.Message):
     __slots__ = ("inter_op_thread_pool",)

@@ -8,7 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["Engine", "Executable", "GraphSignature", "LoadedGraph", "TensorSpec"]
+__all__ = ["PRECISIONS", "Engine", "Executable", "GraphSignature", "LoadedGraph", "TensorSpec"]
+
+PRECISIONS = ("f32", "bf16")  # what products are computed in; feeds and scores are float32 in both
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,16 @@ class Executable(Protocol):
 
 @dataclass(frozen=True)
 class LoadedGraph:
-    """A graph in an engine, with what a response says about it."""
+    """A graph in an engine, with what a response says about it.
+
+    callback: whether each run calls back into Python, and so waits for the GIL.
+    """
 
     executable: Executable
     signature: GraphSignature
     engine: str
     precision: str
+    callback: bool = False
 
     @property
     def capsule(self) -> object:
@@ -61,6 +67,10 @@ class Engine(Protocol):
     """A runtime for dense graphs. Its options are given to its constructor, fixed for all graphs it loads."""
 
     name: str
+    version: str
 
     def load(self, graph: bytes, signature: GraphSignature) -> LoadedGraph:
-        """Loads a frozen GraphDef. Raises EngineError naming what does not fit, EngineUnavailable."""
+        """Loads a graph in the engine's format: a frozen GraphDef, for ONNX Runtime an ONNX ModelProto.
+
+        Raises EngineError naming what does not fit, EngineUnavailable.
+        """

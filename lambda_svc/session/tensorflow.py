@@ -10,7 +10,7 @@ from pathlib import Path
 from lambda_svc._core import TensorFlowExecutable, TensorFlowLibrary, keep_freed_memory
 from lambda_svc.errors import ConfigError, EngineUnavailable
 from lambda_svc.proto.tf_config_pb2 import RunOptions, SessionConfig
-from lambda_svc.session.engine import GraphSignature, LoadedGraph
+from lambda_svc.session.engine import PRECISIONS, GraphSignature, LoadedGraph
 from lambda_svc.session.threads import usable_cpus
 
 __all__ = ["TensorFlowEngine", "TensorFlowOptions", "find_library"]
@@ -23,13 +23,17 @@ class TensorFlowOptions:
     """How sessions run. Thread counts of 0 mean as many as the process may use.
 
     The intra-op pool is shared by all sessions of the process and sized by the first one. The single-threaded executor
-    runs a small graph in a tenth of the default one's time; kernels still use the intra-op pool.
+    runs a small graph in a tenth of the default one's time; kernels still use the intra-op pool. `precision` bf16 has
+    grappler rewrite what tolerates it. `xla` compiles clusters of the graph, again for each number of candidates; it
+    needs the default executor and an environment variable read by the process's first session (docs/performance.md).
     """
 
     intra_op_threads: int = 0
     inter_op_threads: int = 1
     executor: str = "SINGLE_THREADED_EXECUTOR"
     device_count: dict[str, int] = field(default_factory=dict)
+    precision: str = "f32"
+    xla: bool = False
 
     def __post_init__(self) -> None:
         if min(self.intra_op_threads, self.inter_op_threads) < 0:
@@ -38,6 +42,8 @@ class TensorFlowOptions:
             )
         if self.executor not in EXECUTORS:
             raise ConfigError(f"executor: got {self.executor!r}; expected one of {EXECUTORS}")
+        if self.precision not in PRECISIONS:
+            raise ConfigError(f"precision: got {self.precision!r}; expected one of {PRECISIONS}")
 
     def config_proto(self) -> bytes:
         """A serialised tensorflow.ConfigProto."""
@@ -45,7 +51,14 @@ class TensorFlowOptions:
             device_count=self.device_count,
             intra_op_parallelism_threads=self.intra_op_threads or usable_cpus(),
             inter_op_parallelism_threads=self.inter_op_threads or usable_cpus(),
-            experimental=SessionConfig.Experimental(executor_type=self.executor),
+            graph_options=SessionConfig.GraphOptions(
+                optimizer_options=SessionConfig.OptimizerOptions(global_jit_level=int(self.xla)),
+                rewrite_options=SessionConfig.RewriterConfig(
+                    auto_mixed_precision_onednn_bfloat16=int(self.precision == "bf16")
+                ),
+            ),
+            # What XLA puts into a graph has old control flow, which the single-threaded executor refuses.
+            experimental=SessionConfig.Experimental(executor_type="" if self.xla else self.executor),
         ).SerializeToString(deterministic=True)
 
     def run_options(self) -> bytes:
@@ -74,6 +87,8 @@ class TensorFlowEngine:
         self.options = options or TensorFlowOptions(intra_op_threads=intra_op_threads)
         # Its start-up notices go to stderr by default; errors still do.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+        if self.options.xla:
+            os.environ.setdefault("TF_XLA_FLAGS", "--tf_xla_cpu_global_jit")
         keep_freed_memory(usable_cpus())
         cc, framework = find_library()
         self._library = TensorFlowLibrary(str(cc), str(framework))
@@ -89,4 +104,4 @@ class TensorFlowEngine:
             self.options.config_proto(),
             self.options.run_options(),
         )
-        return LoadedGraph(executable, signature, f"{self.name} {self.version}", "f32")
+        return LoadedGraph(executable, signature, f"{self.name} {self.version}", self.options.precision)

@@ -24,3 +24,17 @@ def test_options_read_the_same_in_tensorflow_s_own_messages(graphs):
     assert dict(config.device_count) == {"CPU": 4}
     assert config.experimental.executor_type == "SINGLE_THREADED_EXECUTOR"
     assert read("tensorflow.RunOptions", options.run_options()).inter_op_thread_pool == -1
+
+
+def test_precision_and_xla_are_tensorflow_s_own_switches(graphs):
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString((graphs / "config.descriptors").read_bytes()).file:
+        pool.Add(file)
+    message = message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.ConfigProto"))
+    for precision, xla in (("f32", False), ("bf16", True)):
+        config = message.FromString(TensorFlowOptions(precision=precision, xla=xla).config_proto())
+        assert len(unknown_fields.UnknownFieldSet(config)) == 0
+        rewriter = config.graph_options.rewrite_options
+        assert rewriter.auto_mixed_precision_onednn_bfloat16 == (precision == "bf16")
+        assert config.graph_options.optimizer_options.global_jit_level == xla
+        assert config.experimental.executor_type == ("" if xla else "SINGLE_THREADED_EXECUTOR")
