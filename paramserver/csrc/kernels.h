@@ -5,8 +5,8 @@
 //   sum[j] = sum[j] + (weight * element[j])        element[j] of an int8 row being (code[j] * scale) + bias
 // so pooling stored rows gives what pooling their float32 copies gives, here or behind a remote client. Folding the
 // weight into scale and bias would save a multiplication and lose that.
-// "scalar" is baseline x86-64, "avx2" needs AVX2 and F16C, "avx512" needs AVX-512F beside them; the last compiles
-// everywhere but is untested here: no machine of the authors runs it.
+// "scalar" is baseline x86-64, "avx2" needs AVX2 and F16C, "avx512" needs AVX-512F beside them. Tests run
+// the sets that their machine has and name those it lacks.
 // Thread-safety: all functions are pure. None keeps a pointer.
 #pragma once
 

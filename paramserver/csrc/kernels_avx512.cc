@@ -1,4 +1,4 @@
-// Untested here: no machine of the authors has AVX-512. It compiles, and shares its loops with the tested AVX2 set.
+// The loops are those of the AVX2 set; what differs is the width of a vector.
 #include <immintrin.h>
 
 #include "paramserver/csrc/elements.h"
