@@ -15,7 +15,7 @@ import pyarrow.flight as fl
 
 from paramserver.delta import Delta, delta_of
 from paramserver.epoch import Epoch, newest_epoch
-from paramserver.errors import OperatingError, ParamServerError, ShardMapError
+from paramserver.errors import DeltaError, OperatingError, ParamServerError, ShardMapError
 from paramserver.server.complaints import complain
 from paramserver.shard_map import ShardMap
 from paramserver.store import ShardStore
@@ -27,6 +27,8 @@ _CALL_S = 60.0
 _SENT_BYTES_PER_S = 16 << 20
 _BETWEEN_TRIES_S = 1.0
 _STOP_S = 10.0
+# What one replica may answer with instead of a delta; another may have it whole.
+_ONE_REPLICAS_FAULT = (pa.ArrowException, OSError, DeltaError, ValueError, KeyError, TypeError)
 
 
 class Credentials:
@@ -116,7 +118,7 @@ class CatchUp:
                     while after < last and (delta := self._next(connection, options, table, version, after)):
                         yield delta
                         after = delta.sequence
-            except pa.ArrowException as error:
+            except _ONE_REPLICAS_FAULT as error:
                 problems.append(f"{address}: {error}")
         if after < last:
             raise OperatingError(f"no replica of shard {self._store.shard} has delta {after + 1} of table {table!r}, "
