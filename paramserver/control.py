@@ -10,12 +10,16 @@ import pyarrow.flight as flight
 
 from paramserver import errors
 from paramserver.delta import Delta, arrow_of
-from paramserver.errors import ConfigError, RemoteError, SequenceGap
+from paramserver.errors import ConfigError, RemoteError, SequenceGap, Unauthenticated
 
 __all__ = ["ControlClient", "read_pem", "read_token"]
 
 #: Rows of one message of a pushed delta.
 _ROWS_PER_MESSAGE = 65_536
+# A stream that breaks while it is written is an OSError of Arrow's.
+_FLIGHT_ERRORS = (pa.ArrowException, flight.FlightError, OSError)
+# Behind these words comes what only gRPC's authors can read.
+_DEBUG_TEXT = ". gRPC client debug context"
 
 
 class ControlClient:
@@ -44,7 +48,7 @@ class ControlClient:
         try:
             body = json.dumps(arguments).encode()
             results = list(self._client.do_action(flight.Action(name, body), self._options))
-        except (pa.ArrowException, flight.FlightError) as error:
+        except _FLIGHT_ERRORS as error:
             raise _typed(self.address, error) from error
         return _result(self.address, [result.body.to_pybytes() for result in results])
 
@@ -61,7 +65,7 @@ class ControlClient:
                 writer.write_table(table, max_chunksize=_ROWS_PER_MESSAGE)
                 writer.done_writing()
                 answer = reader.read()
-        except (pa.ArrowException, flight.FlightError) as error:
+        except _FLIGHT_ERRORS as error:
             raise _typed(self.address, error) from error
         return _result(self.address, [] if answer is None else [answer.to_pybytes()])
 
@@ -93,7 +97,8 @@ def read_token(path: str | Path | None) -> str | None:
     try:
         lines = Path(path).read_text(encoding="ascii").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"token_file: {path}: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"token_file: {path}: {why}") from error
     tokens = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not tokens:
         raise ConfigError(f"token_file: {path} holds no token, expected one a line")
@@ -116,9 +121,12 @@ def _typed(address: str, error: Exception) -> Exception:
     try:
         said = json.loads(getattr(error, "extra_info", b"") or b"")
         kind = getattr(errors, said["error"]) if said["error"] in errors.__all__ else RemoteError
+        if isinstance(error, flight.FlightUnauthenticatedError):
+            kind = Unauthenticated
         message = f"{address}: {said['message']}"
         if kind is SequenceGap:
             return SequenceGap(message, (int(said["missing"][0]), int(said["missing"][1])))
         return kind(message)
     except (ValueError, KeyError, TypeError, IndexError, RecursionError):
-        return RemoteError(f"{address}: {error}")
+        kind = Unauthenticated if isinstance(error, flight.FlightUnauthenticatedError) else RemoteError
+        return kind(f"{address}: {str(error).partition(_DEBUG_TEXT)[0]}")

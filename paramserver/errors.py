@@ -28,6 +28,7 @@ ParamServerError
 |   |   |-- StoreDamaged        a file of it is not what was written
 |   |   `-- StoreFull           no space left: writes stop, reads go on
 |   |-- RemoteError             a shard that cannot be reached or refused the call
+|   |   `-- Unauthenticated     it asks for a token, and this one is not it
 |   |-- MemoryExhausted         the system gave no memory
 |   `-- InstructionSetError     PARAMSERVER_ISA asks for what this CPU lacks
 `-- ProgrammerError             a broken invariant: a bug of this package
@@ -64,6 +65,7 @@ __all__ = [
     "TableNullError",
     "TableSchemaError",
     "TableValueError",
+    "Unauthenticated",
     "UnknownTable",
 ]
 
@@ -185,6 +187,10 @@ class StoreFull(StoreError):
 
 class RemoteError(OperatingError):
     """A shard cannot be reached or refused the call; the message names its address."""
+
+
+class Unauthenticated(RemoteError):
+    """A shard's server asks for a bearer token, and none came or one that it does not know for such a call."""
 
 
 class MemoryExhausted(OperatingError):

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, ValidationError, validate_call
 
 from paramserver.delta import read_delta, write_delta
-from paramserver.errors import CallerError, OperatingError, OptionError, SequenceGap, UnknownTable
+from paramserver.errors import CallerError, EpochError, OperatingError, OptionError, SequenceGap, UnknownTable
 from paramserver.status import RowStatus
 from paramserver.store import ShardStore
 
@@ -139,7 +139,7 @@ class Control:
         epochs = {held.number: held for held in self._store.epochs()}
         number = epoch or max(epochs, default=0)
         if number not in epochs:
-            raise OptionError(f"epoch is {epoch}, held here are {sorted(epochs)}")
+            raise EpochError(f"epoch is {epoch or 'the newest'}, held here are {sorted(epochs) or 'none yet'}")
         tables = self._store.tables(epochs[number].package_version)
         if name not in tables:
             raise UnknownTable(f"no table {name!r} in epoch {number}; there are {', '.join(sorted(tables))}")

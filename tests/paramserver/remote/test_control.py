@@ -7,7 +7,7 @@ import pytest
 from paramserver import errors
 from paramserver.control import ControlClient, read_token
 from paramserver.delta import Delta, read_delta
-from paramserver.errors import ConfigError, DeltaError, ProgrammerError, RemoteError, SequenceGap
+from paramserver.errors import ConfigError, DeltaError, ProgrammerError, RemoteError, SequenceGap, Unauthenticated
 
 from tests.paramserver.server.native_servers import address_of, native_server
 
@@ -115,7 +115,7 @@ def test_a_token_is_sent(serve):
     with client_of(server, token="c" * 20) as client:
         assert client.action("status") == {}
     for token in (None, "x" * 20):
-        with client_of(server, token=token) as client, pytest.raises(RemoteError):
+        with client_of(server, token=token) as client, pytest.raises(Unauthenticated, match="bearer token"):
             client.action("status")
 
 
