@@ -10,16 +10,16 @@ from paramserver.errors import ShardMapError
 from paramserver.native_flight import native
 from paramserver.server.catch_up import CatchUp, Credentials
 from paramserver.server.complaints import complain
-from paramserver.server.config import ServerConfig, TableConfig, tokens_of
+from paramserver.server.config import ServerConfig, tokens_of
 from paramserver.server.control import Control
 from paramserver.server.metrics import MetricsEndpoint, ShardCollector
 from paramserver.server.serving import EpochServing
+from paramserver.server.table_options import table_options
 from paramserver.server.upkeep import Upkeep
 from paramserver.server.watcher import ClusterWatcher
 from paramserver.shard_map import MAP_FILE, ShardMap
 from paramserver.store import DeltaWatch, ShardStore
 from paramserver.store.recovery import Progress
-from paramserver.tier import Tier
 
 __all__ = ["ShardProcess"]
 
@@ -52,7 +52,7 @@ class ShardProcess:
         self._metrics: MetricsEndpoint | None = None
         limits = config.limits
         self._store = ShardStore.open(config.directory, shard=config.shard, shards=config.shards,
-                                      durability=config.durability, options=self._table_options,
+                                      durability=config.durability, options=table_options(config),
                                       hold_s=limits.hold_s, reserve_bytes=limits.reserve_bytes,
                                       held_bytes_max=limits.held_bytes_max, cluster=config.cluster,
                                       progress=progress)
@@ -203,25 +203,6 @@ class ShardProcess:
         folder = self.config.directory / "incoming"
         folder.mkdir(exist_ok=True)
         return folder
-
-    def _table_options(self, table: str, _version: int) -> dict[str, Any]:
-        options = self.config.options_of(table)
-        return {**_plain_options(options), **self._tier(options)}
-
-    def _tier(self, options: TableConfig) -> dict[str, Any]:
-        if options.tier is None:
-            return {}
-        folder = options.tier.directory or self.config.directory / "tiers"
-        folder.mkdir(parents=True, exist_ok=True)
-        return {"tier": Tier(options.tier.ram_bytes_max, folder, cold_reads_max=options.tier.cold_reads_max,
-                             spill_bytes_max=options.tier.spill_bytes_max, direct=options.tier.direct)}
-
-
-def _plain_options(options: TableConfig) -> dict[str, Any]:
-    """Options that differ from a table's defaults."""
-    plain = {"dtype": options.dtype, "ttl_s": options.ttl_s or None,
-             "admit_after": options.admit_after if options.admit_after > 1 else None}
-    return {name: value for name, value in plain.items() if value is not None}
 
 
 def _credentials(config: ServerConfig) -> Credentials:

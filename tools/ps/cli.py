@@ -256,10 +256,10 @@ def diff(
     token_file: TokenFile = None,
     tls_ca: TlsCa = None,
 ) -> None:
-    """Compare two states row by row; exit code 1 when they differ."""
+    """Compare two states row by row; exit code 1 when they differ, 2 when they cannot be compared."""
     from tools.ps import offline
 
-    with told():
+    with told(code=2):
         chosen = None if cluster is None else _cluster(cluster, token_file, tls_ca)
         raise typer.Exit(offline.diff(first, second, cluster=chosen, tables=table or [], show=show, as_json=as_json))
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from paramserver import ParamServerError
-from paramserver.control import ControlClient, read_token
+from paramserver.control import ControlClient, read_pem, read_token
 from paramserver.delta import Delta
 from paramserver.epoch import Epoch, newest_epoch, read_epochs
-from paramserver.errors import OperatingError
+from paramserver.errors import EpochError, OperatingError
 from paramserver.publish import Publisher
 from paramserver.shard_map import ShardMap
 from tools.ps.errors import PsError
@@ -29,6 +29,12 @@ class Access:
     token_file: Path | None = None
     tls_ca: Path | None = None
     timeout_s: float = 600.0
+
+    def check(self) -> None:
+        """Raises ConfigError when a file cannot be read, so that no server is blamed for it."""
+        read_token(self.token_file)
+        if self.tls_ca is not None:
+            read_pem(self.tls_ca)
 
     def client(self, address: str) -> ControlClient:
         """A control client of one server. Raises ConfigError when a file cannot be read."""
@@ -57,12 +63,14 @@ class Answer:
 
 
 class Cluster:
-    """The directory that holds shards.json and epochs/, and the servers that it names. Raises ShardMapError."""
+    """The directory that holds shards.json and epochs/, and the servers that it names. Raises PsError, ShardMapError,
+    and ConfigError for a file of `access` that cannot be read."""
 
     def __init__(self, directory: Path, access: Access | None = None) -> None:
         if not directory.is_dir():
             raise PsError(f"{directory}: no such cluster directory: make one with `lambda-svc ps init {directory}`")
         self.directory, self.access = directory, access or Access()
+        self.access.check()
         self.map = ShardMap.read(directory)
         self.replicas = [Replica(shard, number, address) for shard, addresses in enumerate(self.map.shards)
                          for number, address in enumerate(addresses)]
@@ -97,7 +105,8 @@ class Cluster:
         for shard in range(len(self.map.shards)) if shards is None else shards:
             for replica in [one for one in self.replicas if one.shard == shard]:
                 answer = self.ask(lambda client, _: client.action(action, **options), [replica])[0]
-                if not isinstance(answer.error, OperatingError):
+                # Another replica may hold an epoch that this one lacks.
+                if not isinstance(answer.error, (OperatingError, EpochError)):
                     break
             if answer.error is not None:
                 answer.error.add_note(f"said by {answer.replica}")

@@ -21,6 +21,9 @@ _ADVICE = {
     "StoreFull": "free some space and try again: reads go on, nothing of this write was taken",
     "StoreDamaged": "restore it from a snapshot (`lambda-svc ps restore`) or copy a replica's directory",
     "MemoryExhausted": "give the table a RAM budget (tier), or spread it over more shards: `lambda-svc ps plan`",
+    "TableSchemaError": "`--id-column` and `--row-column` name the columns; `lambda-svc ps load --help` shows them",
+    "Unauthenticated": "pass --token-file FILE, the control_token_file of the servers' configurations, or their "
+                       "token_file where there is no other",
     "RemoteError": "is it running? `lambda-svc ps stats` shows who answers, `lambda-svc ps serve CONFIG` starts one",
 }
 
@@ -30,24 +33,24 @@ class PsError(Exception):
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Turns errors of the parameter server, of files and PsError into lines on stderr and exit code 1."""
+def told(code: int = 1) -> Iterator[None]:
+    """Turns errors of the parameter server, of files and PsError into lines on stderr and an exit code."""
     try:
         yield
     except PsError as error:
-        _end(str(error).splitlines(), error)
+        _end(str(error).splitlines(), error, code)
     except OSError as error:
-        _end([f"{error.filename or 'the system'}: {error.strerror or error}"], error)
+        _end([f"{error.filename or 'the system'}: {error.strerror or error}"], error, code)
     except Exception as error:
         from paramserver import ParamServerError  # only now: --help must not wait for it
 
         if not isinstance(error, ParamServerError):
             raise
         advice = next((_ADVICE[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _ADVICE), None)
-        _end([*str(error).splitlines(), *getattr(error, "__notes__", []), *([advice] if advice else [])], error)
+        _end([*str(error).splitlines(), *getattr(error, "__notes__", []), *([advice] if advice else [])], error, code)
 
 
-def _end(lines: list[str], error: Exception) -> None:
+def _end(lines: list[str], error: Exception, code: int) -> None:
     for line in lines:
         typer.echo(f"lambda-svc: {line}", err=True)
-    raise typer.Exit(1) from error
+    raise typer.Exit(code) from error

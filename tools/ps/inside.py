@@ -46,6 +46,7 @@ def stats(cluster: Cluster, as_json: bool) -> int:
 
 def get(cluster: Cluster, table: str, ids: Sequence[int], epoch: int, as_json: bool) -> int:
     """The rows of some ids as the shards hold them at one epoch, in the order asked for."""
+    _expect_epoch(cluster, epoch)
     places = shard_of(_as_ids(ids), len(cluster.map.shards)).tolist()
     rows: dict[int, dict[str, Any]] = {}
     for shard in sorted(set(places)):
@@ -67,13 +68,19 @@ def get(cluster: Cluster, table: str, ids: Sequence[int], epoch: int, as_json: b
 
 
 def why(cluster: Cluster, table: str, one: int, epoch: int, as_json: bool) -> int:
-    """Where an id lies on each replica of its shard, what was written of it last, and what a lookup answers; returns 1
-    when no replica of its shard answers."""
+    """Where an id lies on each replica of its shard, what was written of it last, and what a lookup answers. Raises
+    what the first replica said when none of the shard answers."""
+    _expect_epoch(cluster, epoch)
     shard = int(shard_of(_as_ids([one]), len(cluster.map.shards))[0])
     answers = cluster.ask(
         lambda client, _: {**client.action("why", table=table, id=one, epoch=epoch),
                            "answer": client.action("get", table=table, ids=[one], epoch=epoch)},
         [replica for replica in cluster.replicas if replica.shard == shard])
+    if all(answer.error is not None for answer in answers):
+        answers[0].error.add_note(f"said by {answers[0].replica}")
+        for other in answers[1:]:
+            answers[0].error.add_note(str(other.error))
+        raise answers[0].error
     if as_json:
         print(json.dumps([{"replica": answer.replica.address, "why": answer.value,
                            "error": None if answer.error is None else str(answer.error)} for answer in answers]))
@@ -82,10 +89,6 @@ def why(cluster: Cluster, table: str, one: int, epoch: int, as_json: bool) -> in
         console.print(f"id {one} of table {table}: shard {shard} of {len(cluster.map.shards)}", highlight=False)
         for answer in answers:
             console.print(f"  {answer.replica}: {_reason(answer)}", highlight=False, soft_wrap=True, markup=False)
-    good = [answer for answer in answers if answer.error is None]
-    if not good:
-        answers[0].error.add_note(f"said by {answers[0].replica}")
-        raise answers[0].error
     return 0
 
 
@@ -96,11 +99,17 @@ def parse_ids(words: Sequence[str]) -> list[int]:
         try:
             one = int(word, 0)
         except ValueError as error:
-            raise PsError(f"id: got {word!r}; expected a 64-bit integer") from error
+            option = ", or an option that --help names" if word.startswith("-") else ""
+            raise PsError(f"id: got {word!r}; expected a 64-bit integer, such as 42, -7 or 0xff{option}") from error
         if not -(2**63) <= one < 2**64:
             raise PsError(f"id: got {word!r}; expected a 64-bit integer")
         ids.append(one)
     return ids
+
+
+def _expect_epoch(cluster: Cluster, epoch: int) -> None:
+    if epoch == 0 and cluster.newest() is None:
+        raise PsError(f"{cluster.directory}: no epoch yet, so nobody can see a row: `lambda-svc ps publish` makes one")
 
 
 def _as_ids(ids: Sequence[int]) -> np.ndarray:

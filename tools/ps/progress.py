@@ -1,4 +1,4 @@
-"""A progress bar on stderr for what takes more than a moment; gone when it is done."""
+"""A progress bar on stderr for what takes more than a moment: gone when it is done, and never in a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ def bar(what: str, total: int | None = None) -> Iterator[Callable[[int, int | No
     """Shows `what` with a bar; the function that it gives takes (done, in all), and may be called from any thread."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    # Written to a file it would be nothing but empty lines.
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=total)
 
         def tell(done: int, of: int | None = None) -> None:

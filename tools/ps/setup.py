@@ -18,7 +18,10 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from paramserver.convert import convert_parquet, shard_folder
+from paramserver.delta import check_table_name
+from paramserver.errors import DeltaError, Unauthenticated
 from paramserver.shard_map import MAP_FILE, ShardMap
+from paramserver.snapshot import Snapshot
 from tools.ps.cluster import Cluster
 from tools.ps.errors import PsError
 from tools.ps.progress import bar
@@ -27,6 +30,7 @@ __all__ = ["LoadOptions", "init", "load", "serve"]
 
 EXAMPLE_ROWS, EXAMPLE_DIM = 10_000, 16
 _POLL_S = 0.1
+_PORT_MAX = 65_535
 
 
 @dataclass(frozen=True)
@@ -75,25 +79,48 @@ def load(cluster: Cluster, sources: Sequence[str], options: LoadOptions) -> int:
     """Turns the tables of one package version into snapshots, a file a table and shard, and has every replica serve
     them. A source is FILE.parquet (the table is called as the file), NAME=FILE.parquet, or one folder of snapshots by
     shard, as `ps reshard` makes."""
-    console = Console()
-    shards = len(cluster.map.shards)
     if len(sources) == 1 and Path(sources[0]).is_dir() and shard_folder(sources[0], 0).is_dir():
         folder = Path(sources[0]).resolve()
-        if shard_folder(folder, shards).exists() or not shard_folder(folder, shards - 1).is_dir():
-            raise PsError(f"{folder}: not the snapshots of {shards} shard(s): `lambda-svc ps reshard` makes them")
+        tables = _snapshots(folder, len(cluster.map.shards), options.version)
     else:
         folder = (cluster.directory / "packages" / str(options.version)).resolve()
-        for name, path in _named(sources):
-            with bar(f"{name}: Parquet to snapshots") as tell:
-                made = convert_parquet(path, folder, dtype=options.dtype, id_column=options.id_column,
-                                       row_column=options.row_column, shards=shards, name=name,
-                                       package_version=options.version, progress=tell)
-            console.print(f"{name}: {made.rows:,} rows of {made.dim} {made.dtype}, {shards} snapshot(s) in {folder}",
-                          highlight=False, soft_wrap=True)
-            if made.error is not None:
-                console.print(f"{name}: {made.error}", highlight=False, soft_wrap=True)
+        tables = _converted(_named(sources), folder, len(cluster.map.shards), options)
     _wait_for_servers(cluster, options.wait_s)
-    return _add(cluster, folder, options.version)
+    return _add(cluster, folder, tables, options.version)
+
+
+def _snapshots(folder: Path, shards: int, version: int) -> list[str]:
+    """The tables of a folder of snapshots by shard. Raises PsError unless it is of so many shards, each with the same
+    tables, and of that package version."""
+    if shard_folder(folder, shards).exists() or not shard_folder(folder, shards - 1).is_dir():
+        raise PsError(f"{folder}: not the snapshots of {shards} shard(s): `lambda-svc ps reshard` makes them")
+    tables = sorted(path.stem for path in shard_folder(folder, 0).glob("*.snap"))
+    for shard in range(shards):
+        paths = sorted(shard_folder(folder, shard).glob("*.snap"))
+        if not tables or [path.stem for path in paths] != tables:
+            raise PsError(f"{shard_folder(folder, shard)}: got snapshots of {[path.stem for path in paths]}, expected "
+                          f"those of {tables or 'a table at least'} as in shard 0")
+        for path in paths:
+            found = Snapshot.open(path).header.package_version
+            if found not in (0, version):
+                raise PsError(f"--version: got {version}, but {path} is of package version {found}: pass --version "
+                              f"{found}")
+    return tables
+
+
+def _converted(named: Sequence[tuple[str, Path]], folder: Path, shards: int, options: LoadOptions) -> list[str]:
+    """Writes the snapshots of Parquet files into FOLDER/shard-NNNNN, and returns the tables."""
+    console = Console()
+    for name, path in named:
+        with bar(f"{name}: Parquet to snapshots") as tell:
+            made = convert_parquet(path, folder, dtype=options.dtype, id_column=options.id_column,
+                                   row_column=options.row_column, shards=shards, name=name,
+                                   package_version=options.version, progress=tell)
+        console.print(f"{name}: {made.rows:,} rows of {made.dim} {made.dtype}, {shards} snapshot(s) in {folder}",
+                      highlight=False, soft_wrap=True)
+        if made.error is not None:
+            console.print(f"{name}: {made.error}", highlight=False, soft_wrap=True)
+    return [name for name, _ in named]
 
 
 def serve(configs: Sequence[Path]) -> int:
@@ -121,14 +148,22 @@ def serve(configs: Sequence[Path]) -> int:
 
 
 def _named(sources: Sequence[str]) -> list[tuple[str, Path]]:
-    named = []
+    named: dict[str, Path] = {}
     for source in sources:
-        name, sign, path = source.partition("=")
+        given, sign, path = source.partition("=")
         chosen = Path(path if sign else source)
         if not chosen.exists():
             raise PsError(f"{chosen}: no such file; expected FILE.parquet, NAME=FILE.parquet or a folder of them")
-        named.append((name if sign else chosen.stem, chosen))
-    return named
+        name = given if sign else chosen.stem
+        try:
+            check_table_name(name)
+        except DeltaError as error:
+            raise PsError(f"{source}: {error}; NAME=FILE names a table otherwise than its file") from error
+        if name in named:
+            raise PsError(f"{source}: table {name!r} is {named[name]} already; expected a name for each table: "
+                          "NAME=FILE names it otherwise than its file")
+        named[name] = chosen
+    return list(named.items())
 
 
 def _wait_for_servers(cluster: Cluster, wait_s: float) -> None:
@@ -140,19 +175,23 @@ def _wait_for_servers(cluster: Cluster, wait_s: float) -> None:
             tell(len(answers) - len(silent))
             if not silent:
                 return
+            for answer in silent:
+                if isinstance(answer.error, Unauthenticated):  # waiting would not help
+                    answer.error.add_note(f"said by {answer.replica}")
+                    raise answer.error
             if time.monotonic() > give_up:
                 raise PsError(f"{silent[0].replica} does not answer: {silent[0].error}\nstart it with `lambda-svc ps "
                               "serve CONFIG` and run this again: what was converted is replaced by the same bytes")
             time.sleep(_POLL_S)
 
 
-def _add(cluster: Cluster, folder: Path, version: int) -> int:
+def _add(cluster: Cluster, folder: Path, tables: Sequence[str], version: int) -> int:
     with bar("replicas that load it", len(cluster.replicas)) as tell:
         done: list[str] = []
 
         def add(client, replica) -> dict:
-            tables = {path.stem: str(path) for path in sorted(shard_folder(folder, replica.shard).glob("*.snap"))}
-            said = client.action("add_snapshot", package_version=version, tables=tables)
+            paths = {name: str(shard_folder(folder, replica.shard) / f"{name}.snap") for name in tables}
+            said = client.action("add_snapshot", package_version=version, tables=paths)
             done.append(replica.address)
             tell(len(done))
             return said
@@ -160,11 +199,14 @@ def _add(cluster: Cluster, folder: Path, version: int) -> int:
         answers = cluster.ask(add)
     for answer in answers:
         if answer.error is not None:
-            answer.error.add_note(f"said by {answer.replica}; the snapshots must be readable at {folder} there")
+            answer.error.add_note(f"said by {answer.replica}, which read them from {folder} on its own machine")
             raise answer.error
     states = sorted({answer.value["state"] for answer in answers})
+    newest = cluster.newest()
+    # `publish` stays with the package version that is shown unless it is told another.
+    option = f" --version {version}" if newest is not None and newest.package_version != version else ""
     Console().print(f"package version {version}: {' and '.join(states)} on {len(answers)} replica(s). Next: lambda-svc "
-                    f"ps publish --cluster {cluster.directory}", highlight=False, soft_wrap=True)
+                    f"ps publish --cluster {cluster.directory}{option}", highlight=False, soft_wrap=True)
     return 0
 
 
@@ -172,20 +214,23 @@ def _free_ports(count: int, first: int) -> list[int]:
     ports: list[int] = []
     probes: list[socket.socket] = []
     candidate = first
-    while len(ports) < count:
-        probe = socket.socket()
-        try:
-            probe.bind(("127.0.0.1", candidate))
-            ports.append(probe.getsockname()[1])
+    try:
+        while len(ports) < count:
+            if candidate > _PORT_MAX:
+                raise PsError(f"--first-port: got {first}, from where on {len(ports)} ports are free; expected "
+                              f"{count}, one a server: give a lower one, or 0 for any")
+            probe = socket.socket()
             probes.append(probe)
-        except OSError as error:
+            try:
+                probe.bind(("127.0.0.1", candidate))
+                ports.append(probe.getsockname()[1])
+            except OSError as error:
+                if first == 0:
+                    raise PsError(f"--first-port: no {count} free ports ({os.strerror(error.errno)})") from error
+            candidate += 1 if first else 0
+    finally:
+        for probe in probes:
             probe.close()
-            if candidate == 0 or candidate >= 65_535:
-                raise PsError(f"--first-port: no {count} free ports from {first} on ({os.strerror(error.errno)})"
-                              ) from error
-        candidate += 1 if first else 0
-    for probe in probes:
-        probe.close()
     return ports
 
 

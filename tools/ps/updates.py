@@ -34,6 +34,10 @@ def push_deltas(cluster: Cluster, files: Sequence[Path], require: str) -> int:
             words = ", ".join(f"{word} on {n}" for word, n in counts.items() if n)
             console.print(f"{path}: {delta}: {delta.ids.size:,} rows, {delta.deletes.size:,} deletes: {words}",
                           highlight=False, soft_wrap=True)
+            if counts["held"]:
+                console.print(f"  held: package version {delta.base_version} does not serve there yet; the delta waits "
+                              f"for `lambda-svc ps load --version {delta.base_version}`", highlight=False,
+                              soft_wrap=True)
             for name, answer in said.items():
                 if answer not in counts:
                     console.print(f"  {name}: {answer}", highlight=False, soft_wrap=True)

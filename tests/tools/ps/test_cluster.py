@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from paramserver.delta import Delta, write_delta
+from paramserver.epoch import Epoch, write_epoch
 
 DIM = 16
 
@@ -66,7 +67,7 @@ def test_two_epochs_differ_by_what_a_delta_wrote(ps, cluster, tmp_path):
     good(ps("publish", "--cluster", cluster))
     result = ps("diff", first, newest(cluster), "--cluster", cluster, "--json")
     assert result.exit_code == 1, result.output
-    tables = json.loads(result.stdout.splitlines()[-1])
+    tables = json.loads(result.stdout)
     kinds = {kind: sorted(one for table in tables for one in table["ids"][kind])
              for kind in ("added", "removed", "changed")}
     assert kinds == {"added": [-3], "removed": [12], "changed": [11]}
@@ -79,7 +80,46 @@ def test_a_snapshot_is_resharded_and_compared(ps, cluster, tmp_path):
     output = good(ps("reshard", tmp_path / "backup", tmp_path / "wider", "--shards", 3))
     assert "2 to 3 shard(s)" in output and "fingerprint" in output
     refused = ps("diff", tmp_path / "backup", tmp_path / "wider")
-    assert refused.exit_code == 1 and "different tables or shards" in refused.output
+    assert refused.exit_code == 2 and "different tables or shards" in refused.output
+
+
+def test_a_damaged_snapshot_is_not_compared_as_if_it_was_whole(ps, cluster, tmp_path):
+    good(ps("snapshot", tmp_path / "backup", "--cluster", cluster))
+    good(ps("snapshot", tmp_path / "damaged", "--cluster", cluster))
+    path = tmp_path / "damaged" / "shard-00000" / "example.snap"
+    content = bytearray(path.read_bytes())
+    content[9000] ^= 1  # of an id
+    path.write_bytes(content)
+    result = ps("diff", tmp_path / "backup", tmp_path / "damaged")
+    assert result.exit_code == 2 and "section ids" in result.output, result.output
+
+
+def test_states_are_called_as_they_were_named(ps, cluster, tmp_path):
+    good(ps("snapshot", tmp_path / "backup", "--cluster", cluster))
+    result = ps("diff", tmp_path / "backup", newest(cluster), "--cluster", cluster, "--table", "absent")
+    assert result.exit_code == 2 and f"backup and {newest(cluster)}: no snapshots of absent" in result.output
+    shown = good(ps("diff", tmp_path / "backup", newest(cluster), "--cluster", cluster))
+    assert "shard-00000/example" in shown and "shard-00001/example" in shown, "a name was cut off"
+
+
+def test_a_tiered_table_is_restored_within_its_budget(ps, cluster, tmp_path):
+    good(ps("snapshot", tmp_path / "backup", "--cluster", cluster))
+    good(ps("init", tmp_path / "other", "--shards", 2, "--first-port", 0))
+    configs = sorted((tmp_path / "other" / "servers").glob("*.yaml"))
+    for config in configs:
+        config.write_text(config.read_text() + "table_defaults: {tier: {ram_bytes_max: 1048576, direct: false}}\n")
+    good(ps("restore", tmp_path / "backup", *configs))
+    assert all((folder / "tiers").is_dir() for folder in (tmp_path / "other" / "data").iterdir()), "not as configured"
+
+
+def test_a_snapshot_of_another_past_is_not_restored(ps, cluster, tmp_path):
+    good(ps("snapshot", tmp_path / "backup", "--cluster", cluster))
+    good(ps("init", tmp_path / "other", "--first-port", 0, "--shards", 2))
+    write_epoch(tmp_path / "other", Epoch(newest(cluster), 1, {"example": 10**6}))
+    configs = sorted((tmp_path / "other" / "servers").glob("*.yaml"))
+    result = ps("restore", tmp_path / "backup", *configs)
+    assert result.exit_code == 1 and f"epoch {newest(cluster)}" in result.output and "another" in result.output
+    assert not (tmp_path / "other" / "data").exists(), "something was written"
 
 
 def test_a_snapshot_is_restored_into_servers_of_another_cluster(ps, cluster, tmp_path):
@@ -94,6 +134,10 @@ def test_a_snapshot_is_restored_into_servers_of_another_cluster(ps, cluster, tmp
 @pytest.mark.parametrize(("words", "said"), [
     (["get", "nothing", "1"], "no table 'nothing'"),
     (["get", "example", "x"], "id: got 'x'; expected a 64-bit integer"),
+    (["get", "example", "1", "--epok", "1"], "or an option that --help names"),
+    (["get", "example", "1", "--token-file", "absent"], "token_file: absent: No such file"),
+    (["get", "example", "1", "--tls-ca", "absent"], "tls_ca: absent: No such file"),
+    (["why", "nothing", "1"], "no table 'nothing'"),
     (["get", "example", "1", "--epoch", "99"], "epoch is 99"),
     (["publish", "--version", "5"], "package version 5 does not serve on every replica"),
     (["publish", "--sequence", "item=1"], "no table item"),
@@ -111,6 +155,54 @@ def test_a_gap_names_what_is_missing(ps, cluster, tmp_path):
     sequence = next_sequence(ps, cluster) + 50
     result = ps("push-delta", delta(tmp_path, sequence, 1.0), "--cluster", cluster)
     assert result.exit_code == 1 and "push the deltas that are missing" in result.output
+
+
+@pytest.mark.parametrize(("sources", "said"), [
+    (["{table}", "example={table}"], "table 'example' is"),
+    (["a b={table}"], "table is 'a b', expected 1 to 128 letters"),
+    (["={table}"], "table is ''"),
+])
+def test_names_of_tables_are_looked_at_before_anything_is_written(ps, cluster, sources, said):
+    words = [source.format(table=cluster / "example.parquet") for source in sources]
+    result = ps("load", *words, "--cluster", cluster, "--version", 90)
+    assert result.exit_code == 1 and said in result.output, result.output
+    assert not (cluster / "packages" / "90").exists()
+
+
+def test_a_version_holds_the_tables_that_were_named_and_no_remains_of_another_load(ps, cluster):
+    source = cluster / "example.parquet"
+    remains = cluster / "packages" / "91" / "shard-00000" / "mistaken.snap"
+    remains.parent.mkdir(parents=True)
+    remains.write_bytes(b"")
+    output = good(ps("load", f"meant={source}", "--cluster", cluster, "--version", 91))
+    # `publish` stays with the version that is shown.
+    assert f"ps publish --cluster {cluster} --version 91" in output
+    answers = json.loads(good(ps("stats", "--cluster", cluster, "--json")))
+    assert {table for one in answers for table in one["answer"]["versions"]["91"]} == {"meant"}
+
+
+def test_snapshots_of_another_version_are_not_sent(ps, cluster, tmp_path):
+    good(ps("snapshot", tmp_path / "backup", "--cluster", cluster))
+    result = ps("load", tmp_path / "backup", "--cluster", cluster, "--version", 92)
+    assert result.exit_code == 1 and "--version: got 92" in result.output and "pass --version 1" in result.output
+
+
+def test_a_delta_that_is_held_says_what_it_waits_for(ps, cluster, tmp_path):
+    output = good(ps("push-delta", delta(tmp_path, 1, 1.0, version=93), "--cluster", cluster))
+    assert "held on 4" in output and "ps load --version 93" in output
+
+
+def test_ports_end(ps, tmp_path):
+    result = ps("init", tmp_path / "many", "--first-port", 65_530, "--shards", 30)
+    assert result.exit_code == 1 and "--first-port: got 65530" in result.output, result.output
+    assert not (tmp_path / "many").exists()
+
+
+def test_nothing_is_seen_before_the_first_epoch(ps, tmp_path):
+    good(ps("init", tmp_path / "new", "--first-port", 0))
+    for words in (("get", "example", 1), ("why", "example", 1)):
+        result = ps(*words, "--cluster", tmp_path / "new")
+        assert result.exit_code == 1 and "`lambda-svc ps publish` makes one" in result.output, result.output
 
 
 def test_no_server_and_no_cluster_say_what_to_do(ps, tmp_path):
