@@ -23,8 +23,8 @@ def candidate_weights(dense: DenseGraph) -> DenseGraph:
     for graph in dense.graphs().values():
         index = GraphIndex(graph)
         readers = index.readers()
-        inner |= {name for name in index.nodes if len(readers[name]) == 1
-                  and index.nodes[readers[name][0][0]].op in _SUMS and index.nodes[name].op in (*_SUMS, "BatchMatMulV2")}
+        inner |= {name for name, node in index.nodes.items() if node.op in (*_SUMS, "BatchMatMulV2")
+                  and len(readers[name]) == 1 and index.nodes[readers[name][0][0]].op in _SUMS}
         inner -= {node_of(output) for output in dense.outputs}
     return rewrite(dense, lambda editor, node, inputs: None if node.name in inner else _rule(editor, node, inputs))
 

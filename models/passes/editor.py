@@ -5,7 +5,7 @@ Shapes come from TensorFlow's own shape functions, which know no symbols: the gr
 in proportion is written as a negative number, -1 for n and -k for k n.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np

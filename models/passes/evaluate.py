@@ -34,9 +34,9 @@ def evaluate(node, inputs: Sequence[np.ndarray]) -> list[np.ndarray] | None:
     if not hasattr(tf.raw_ops, node.op):
         return None
     attrs = {name: _python(value) for name, value in node.attr.items()}
-    function, arguments = raw_call(node.op, inputs, attrs)
     try:
         with tf.device("/CPU:0"):
+            function, arguments = raw_call(node.op, [tf.constant(value) for value in inputs], attrs)
             result = function(**arguments)
     except (tf.errors.OpError, TypeError, ValueError, NotImplementedError):
         return None

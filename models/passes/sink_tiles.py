@@ -33,6 +33,8 @@ def once(editor, reference: str) -> str:
 
 
 def _rule(editor, node, inputs):
+    if node.op == "Fill":
+        return _filled(editor, node, inputs)
     bare = [once(editor, r) for r in inputs]
     if bare == list(inputs) or node.op in ("Tile", "BroadcastTo"):
         return _again(editor, node, inputs, bare)
@@ -43,6 +45,15 @@ def _rule(editor, node, inputs):
     if node.op in ("BatchMatMulV2", "BatchMatMul"):
         return _batched(editor, node, inputs, bare)
     return None
+
+
+def _filled(editor, node, inputs):
+    """A tensor of one value is that value repeated."""
+    made = editor.copy(node, inputs)[0]
+    value, shape = editor.value(inputs[1]), editor.shape(made)
+    if value is None or not shape or None in shape or min(shape) >= 0:
+        return made
+    return editor.expand(editor.constant(value.reshape((1,) * len(shape))), shape)
 
 
 def _again(editor, node, inputs, bare):
