@@ -9,10 +9,12 @@ from math import prod
 import numpy as np
 
 from .dense import DenseGraph
+from .kinds import UNARY
 from .rewrite import rewrite
 
 __all__ = ["simplify_shapes"]
 
+_WITH_ROW = frozenset({"Add", "AddV2", "BiasAdd", "Maximum", "Minimum", "Mul", "RealDiv", "Sub"})
 _RENAMING = frozenset({"ExpandDims", "Reshape", "Squeeze"})
 
 
@@ -27,14 +29,10 @@ def _rule(editor, node, inputs):
         return None
     if op == "Pack":
         return _stacked(editor, node, inputs)
-    if op in ("MatMul", "BatchMatMulV2", "BatchMatMul", "BatchMatMulV3"):
-        return None
+    if op == "MatMul" or op in UNARY or op in _WITH_ROW:
+        return _past_flattening(editor, node, inputs)
     made = editor.copy(node, inputs)
     out = made[0]
-    if op == "Reshape" and editor.op(inputs[0]) in ("MatMul",):
-        lifted = _lifted(editor, inputs[0], editor.shape(out))
-        if lifted:
-            return lifted
     if not _only_renames(editor, node, inputs, out):
         return made
     shape = editor.shape(out)
@@ -84,16 +82,33 @@ def _stacked(editor, node, inputs):
     return out if inputs is None else editor.reshape(editor.concat(inputs, axis), shape)
 
 
-def _lifted(editor, product, shape):
-    """Reshape(MatMul(Reshape(x [..., d]), w)) that puts x's leading dimensions back: the product over x's last axis."""
-    left, right = editor.inputs(product)
-    attrs = editor.node(product).attr
-    if editor.op(left) != "Reshape" or attrs["transpose_a"].b or len(shape) < 3 or None in shape:
+def _past_flattening(editor, node, inputs):
+    """An op on the last axis of a tensor whose leading dimensions were flattened: the op first, flattened after."""
+    source = _unflattened(editor, inputs[0])
+    if source is None:
         return None
-    source = editor.inputs(left)[0]
-    before, weights = editor.shape(source), editor.value(right)
-    if before is None or weights is None or before[:-1] != shape[:-1] or before[-1] != editor.shape(left)[-1]:
+    made = editor.copy(node, inputs)[0]
+    if node.op == "MatMul":
+        weights = editor.value(inputs[1])
+        if weights is None or node.attr["transpose_a"].b:
+            return made
+        right = editor.constant(np.ascontiguousarray(weights.T)) if node.attr["transpose_b"].b else inputs[1]
+        return editor.reshape(editor.add("BatchMatMulV2", source, right), editor.shape(made))
+    if node.op in UNARY:
+        return editor.reshape(editor.copy(node, [source])[0], editor.shape(made))
+    row = editor.value(inputs[1])
+    if row is None or row.ndim > 1 or editor.shape(made) != editor.shape(inputs[0]):
+        return made
+    if node.op == "BiasAdd":
+        return editor.reshape(editor.add("AddV2", source, inputs[1]), editor.shape(made))
+    return editor.reshape(editor.copy(node, [source, inputs[1]])[0], editor.shape(made))
+
+
+def _unflattened(editor, reference):
+    """x [..., d] when `reference` is x as a matrix of its rows."""
+    if editor.op(reference) != "Reshape" or not editor.known(reference):
         return None
-    if attrs["transpose_b"].b:
-        right = editor.constant(np.ascontiguousarray(weights.T))
-    return editor.add("BatchMatMulV2", source, right)
+    source = editor.inputs(reference)[0]
+    before, after = editor.shape(source), editor.shape(reference)
+    flat = before is not None and None not in before and len(after) == 2 and len(before) > 2
+    return source if flat and before[-1] == after[-1] and _fits(editor, before) else None

@@ -5,7 +5,7 @@ Importing this imports tensorflow.
 
 from .din_mmoe import HEADS, DinMmoe, DinMmoeConfig, Rows
 from .registry import NAMES, SIZES, Feeds, ZooEntry, dense, get
-from .size import ModelSize, measure, product_flops
+from .size import ModelSize, measure
 
 __all__ = ["HEADS", "NAMES", "SIZES", "DinMmoe", "DinMmoeConfig", "Feeds", "ModelSize", "Rows", "ZooEntry", "dense",
-           "get", "measure", "product_flops"]
+           "get", "measure"]

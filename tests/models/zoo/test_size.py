@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from models import zoo
 from models.errors import GraphError
+from models.passes.cost import cost
 from models.passes.dense import DenseGraph, DenseInput, Head
 
 
@@ -96,7 +97,7 @@ def test_a_product_of_unknown_shape_is_refused():
         tf.identity(tf.matmul(kept, tf.ones([4, 1]), name="product")[:, 0], name="y")
     dense = DenseGraph(graph.as_graph_def(), (DenseInput("x:0", "f32", (-1, 4), "item"),), (Head("y", "y:0"),))
     with pytest.raises(GraphError, match="'product'"):
-        zoo.product_flops(dense, 3)
+        cost(dense, 3)
 
 
 def test_the_guide_shows_the_figures_that_are_counted():
