@@ -204,7 +204,7 @@ def _bytes_of(path: Path) -> bytes:
         with path.open("rb") as file:
             raw = file.read(DELTA_BYTES_MAX + 1)
     except OSError as error:
-        raise DeltaError(f"{path}: {error}") from error
+        raise DeltaError(f"{path}: {error.strerror or error}; expected a delta's file") from error
     if len(raw) > DELTA_BYTES_MAX:
         raise DeltaError(f"{path} is over {DELTA_BYTES_MAX} bytes: send it as several deltas")
     return raw

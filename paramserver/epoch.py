@@ -109,7 +109,8 @@ def read_epoch(cluster: str | Path, number: int) -> Epoch:
     try:
         epoch = Epoch.of(json.loads(raw))
     except (EpochError, ValueError, RecursionError) as error:
-        raise StoreDamaged(f"{path}: {error}; remove the file, or write the epoch again under a new number") from error
+        raise StoreDamaged(f"{path}: {error}; bring the file back from a copy. Only where no server shows the epoch "
+                           "may it be removed and published again") from error
     if epoch.number != number:
         raise StoreDamaged(f"{path}: number is {epoch.number}, expected {number} as in the file's name")
     return epoch

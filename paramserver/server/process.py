@@ -1,12 +1,13 @@
 """One shard's server as a whole: its store, the native server in front of it, and what keeps the two together."""
 
 import os
+import socket
 import time
 from pathlib import Path
 from typing import Any
 
 from paramserver.epoch import epoch_numbers
-from paramserver.errors import ShardMapError
+from paramserver.errors import OperatingError, ShardMapError
 from paramserver.native_flight import native
 from paramserver.server.catch_up import CatchUp, Credentials
 from paramserver.server.complaints import complain
@@ -217,8 +218,22 @@ def _credentials(config: ServerConfig) -> Credentials:
     return Credentials(tokens[0] if tokens else None, **tls)
 
 
+def _expect_free(listen: str) -> None:
+    """Raise OperatingError when the address cannot be had: the native server cannot say why, and gRPC would print."""
+    host, _, port = listen.rpartition(":")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise OperatingError(f"cannot listen on {listen}: {error.strerror}; give another address of this machine and "
+                             "free port as `listen`") from error
+
+
 def _native_server(config: ServerConfig, control: Control, uploads: Path) -> Any:
     limits, tls = config.limits, config.tls
+    _expect_free(config.listen)
     host, _, port = config.listen.rpartition(":")
     return native.ShardServer(
         host=host, port=int(port),

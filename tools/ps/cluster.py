@@ -14,7 +14,7 @@ from paramserver.delta import Delta
 from paramserver.epoch import Epoch, newest_epoch, read_epochs
 from paramserver.errors import EpochError, OperatingError
 from paramserver.publish import Publisher
-from paramserver.shard_map import ShardMap
+from paramserver.shard_map import MAP_FILE, ShardMap
 from tools.ps.errors import PsError
 
 __all__ = ["Access", "Answer", "Cluster", "Replica"]
@@ -69,6 +69,9 @@ class Cluster:
     def __init__(self, directory: Path, access: Access | None = None) -> None:
         if not directory.is_dir():
             raise PsError(f"{directory}: no such cluster directory: make one with `lambda-svc ps init {directory}`")
+        if not (directory / MAP_FILE).exists():
+            raise PsError(f"{directory}: holds no {MAP_FILE}, so it is no cluster's directory: `lambda-svc ps init` "
+                          "makes one")
         self.directory, self.access = directory, access or Access()
         self.access.check()
         self.map = ShardMap.read(directory)

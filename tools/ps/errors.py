@@ -9,7 +9,8 @@ import typer
 
 __all__ = ["PsError", "told"]
 
-# Name of a class of paramserver.errors -> what to do next; the nearest class of an error decides.
+# Name of a class of paramserver.errors -> what to do next; the nearest class of an error decides. StoreDamaged is not
+# here: its messages say it, and it differs by file.
 _ADVICE = {
     "SequenceGap": "push the deltas that are missing, then this again: staging twice changes nothing",
     "SequenceConflict": "a delta's number is taken once and for all: write the change under the next number",
@@ -19,9 +20,7 @@ _ADVICE = {
     "ShardMapError": "compare the cluster's shards.json with the servers' configurations",
     "StoreLocked": "one process writes to a directory: ask the server that has it, with --cluster",
     "StoreFull": "free some space and try again: reads go on, nothing of this write was taken",
-    "StoreDamaged": "restore it from a snapshot (`lambda-svc ps restore`) or copy a replica's directory",
     "MemoryExhausted": "give the table a RAM budget (tier), or spread it over more shards: `lambda-svc ps plan`",
-    "TableSchemaError": "`--id-column` and `--row-column` name the columns; `lambda-svc ps load --help` shows them",
     "Unauthenticated": "pass --token-file FILE, the control_token_file of the servers' configurations, or their "
                        "token_file where there is no other",
     "RemoteError": "is it running? `lambda-svc ps stats` shows who answers, `lambda-svc ps serve CONFIG` starts one",

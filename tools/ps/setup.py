@@ -19,7 +19,7 @@ from rich.console import Console
 
 from paramserver.convert import convert_parquet, shard_folder
 from paramserver.delta import check_table_name
-from paramserver.errors import DeltaError, Unauthenticated
+from paramserver.errors import DeltaError, TableSchemaError, Unauthenticated
 from paramserver.shard_map import MAP_FILE, ShardMap
 from paramserver.snapshot import Snapshot
 from tools.ps.cluster import Cluster
@@ -112,10 +112,14 @@ def _converted(named: Sequence[tuple[str, Path]], folder: Path, shards: int, opt
     """Writes the snapshots of Parquet files into FOLDER/shard-NNNNN, and returns the tables."""
     console = Console()
     for name, path in named:
-        with bar(f"{name}: Parquet to snapshots") as tell:
-            made = convert_parquet(path, folder, dtype=options.dtype, id_column=options.id_column,
-                                   row_column=options.row_column, shards=shards, name=name,
-                                   package_version=options.version, progress=tell)
+        try:
+            with bar(f"{name}: Parquet to snapshots") as tell:
+                made = convert_parquet(path, folder, dtype=options.dtype, id_column=options.id_column,
+                                       row_column=options.row_column, shards=shards, name=name,
+                                       package_version=options.version, progress=tell)
+        except TableSchemaError as error:
+            error.add_note("--id-column and --row-column name the columns; `lambda-svc ps load --help` shows them")
+            raise
         console.print(f"{name}: {made.rows:,} rows of {made.dim} {made.dtype}, {shards} snapshot(s) in {folder}",
                       highlight=False, soft_wrap=True)
         if made.error is not None:

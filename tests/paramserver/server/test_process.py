@@ -181,7 +181,8 @@ def test_a_port_in_use_is_told(serving, tmp_path):
     path.write_text(config.replace(f"directory: {tmp_path}/server", f"directory: {tmp_path}/other"))
     second = subprocess.run([sys.executable, "-m", "paramserver.server", str(path)], capture_output=True, text=True,
                             timeout=60)
-    assert second.returncode == 1 and "cannot listen on 127.0.0.1" in second.stderr
+    assert second.returncode == 1 and len(second.stderr.splitlines()) == 1, second.stderr
+    assert "cannot listen on 127.0.0.1" in second.stderr and "Address already in use" in second.stderr
 
 
 def test_a_new_map_version_is_taken_without_a_restart(serving, tmp_path):

@@ -192,6 +192,13 @@ def test_a_delta_that_is_held_says_what_it_waits_for(ps, cluster, tmp_path):
     assert "held on 4" in output and "ps load --version 93" in output
 
 
+@pytest.mark.parametrize(("options", "said"), [(("--id-column", "user"), "expected one column 'user'"),
+                                               (("--row-column", "id"), "expected a list of float")])
+def test_a_column_that_is_not_there_names_the_options(ps, cluster, options, said):
+    result = ps("load", cluster / "example.parquet", "--cluster", cluster, "--version", 94, *options)
+    assert result.exit_code == 1 and said in result.output and "--id-column and --row-column" in result.output
+
+
 def test_ports_end(ps, tmp_path):
     result = ps("init", tmp_path / "many", "--first-port", 65_530, "--shards", 30)
     assert result.exit_code == 1 and "--first-port: got 65530" in result.output, result.output
@@ -208,6 +215,8 @@ def test_nothing_is_seen_before_the_first_epoch(ps, tmp_path):
 def test_no_server_and_no_cluster_say_what_to_do(ps, tmp_path):
     result = ps("stats", "--cluster", tmp_path / "none")
     assert result.exit_code == 1 and "lambda-svc ps init" in result.output
+    nothing = ps("stats", "--cluster", tmp_path)
+    assert nothing.exit_code == 1 and "holds no shards.json" in nothing.output
     good(ps("init", tmp_path / "cold", "--first-port", 0))
     assert ps("init", tmp_path / "cold").exit_code == 1
     stats = ps("stats", "--cluster", tmp_path / "cold")
