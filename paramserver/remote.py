@@ -187,7 +187,7 @@ class Cluster:
 
     def tables(self) -> dict[str, int]:
         """The dim of every table of the newest epoch, by name, as a shard tells it. Raises RemoteError."""
-        return {name: described["dim"] for name, described in self._ask("tables")["tables"].items()}
+        return {name: described["dim"] for name, described in self._newest_tables().items()}
 
     def control(self, shard: int, replica: int = 0) -> ControlClient:
         """A control client of one server of the map."""
@@ -210,21 +210,31 @@ class Cluster:
         self.close()
 
     def _described(self, name: str) -> dict[str, Any]:
-        tables = self._ask("tables")["tables"]
+        tables = self._newest_tables()
         if name not in tables:
-            raise UnknownTable(f"no table {name!r} in the newest epoch; there are {', '.join(sorted(tables))}")
+            raise UnknownTable(f"no table {name!r} in the newest epoch; there are "
+                               f"{', '.join(sorted(tables)) or 'none'}")
         return tables[name]
 
-    def _ask(self, action: str, **arguments: Any) -> dict[str, Any]:
-        """The answer of the first server of the map that gives one."""
-        problems = []
+    def _newest_tables(self) -> dict[str, Any]:
+        """The tables of the first server of the map that shows the newest epoch: one that was just made, or lags, knows
+        none or older ones. When none shows it, of the one that is least behind. Raises RemoteError."""
+        problems: list[str] = []
+        best: dict[str, Any] | None = None
         for address in (address for replicas in self.map.shards for address in replicas):
             try:
                 with ControlClient(address, **self._access, timeout_s=5.0) as client:
-                    return client.action(action, **arguments)
+                    said = client.action("tables")
             except ParamServerError as error:
                 problems.append(str(error))
-        raise RemoteError(f"no server of the map answers: {'; '.join(problems)}")
+                continue
+            if best is None or said["epoch"] > best["epoch"]:
+                best = said
+            if said["epoch"] >= max(1, self.epoch):
+                break
+        if best is None:
+            raise RemoteError(f"no server of the map answers: {'; '.join(problems)}")
+        return best["tables"]
 
     def _expect_open(self) -> None:
         if self._watch.ended:
