@@ -88,7 +88,8 @@ void RemoteTable::ask(Question& question, const std::int64_t* ids, std::size_t n
     scratch.router.route(ids, n, std::max(1u, shards), &scratch.routes);
     scratch.answers.assign(scratch.routes.ids.size(), {});
     if (shards == 0 || question.epoch == 0) return;
-    unique_.fetch_add(scratch.routes.first.back(), std::memory_order_relaxed);
+    // Once, however often the map is read again.
+    if (pause_ns == kMapPauseNs) unique_.fetch_add(scratch.routes.first.back(), std::memory_order_relaxed);
     question.last_try = monotonic_ns() >= until_ns;
     if (ask_shards(question, scratch.routes.ids, pace_, counters_, &scratch.answers)) return;
     question.view =

@@ -99,4 +99,6 @@ def test_a_shard_with_another_map_costs_its_own_ids_only(fake, client, deadline_
     here = shard_of(ids, 2) == 0
     assert set(status[here]) == {RowStatus.HIT} and set(status[~here]) == {RowStatus.UNAVAILABLE}
     np.testing.assert_array_equal(rows[here], rows_of(ids[here], DIM))
-    assert not rows[~here].any() and table.stats().mismatches > 1
+    stats = table.stats()
+    assert not rows[~here].any() and stats.mismatches > 1
+    assert stats.unique_ids == ids.size, "counted again with every look at the map"
