@@ -1,4 +1,4 @@
-"""Graph passes for export: cut tables out, freeze what is left, and make it cheap. Importing this imports tensorflow."""
+"""Graph passes for export: cut tables out, freeze what is left, make it cheap. Importing this imports tensorflow."""
 
 from .chain import PASSES, apply
 from .cost import Cost, cost
