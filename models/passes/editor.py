@@ -127,7 +127,8 @@ class Editor:
             return [self.constant(tf.make_ndarray(node.attr["value"].tensor))]
         added = tf.compat.v1.NodeDef(op=node.op)
         for name, value in node.attr.items():
-            added.attr[name].CopyFrom(value)
+            if value.WhichOneof("value"):  # asking a node for an attribute that it lacks leaves an empty one behind
+                added.attr[name].CopyFrom(value)
         return self._add(added, inputs)
 
     def add(self, op: str, *inputs: str, outputs: int = 1, **attrs: Any) -> Any:

@@ -103,7 +103,7 @@ def _follow(index: GraphIndex, readers, layer: _Layer, ends: set[str]) -> None:
             if wanted is None or wanted.tolist() != [-1]:
                 return
             layer.squeezed = True
-        elif node.op not in UNARY or node.attr["DstT"].type:
+        elif node.op not in UNARY or node.op == "Cast":
             return
         layer.tail.append(node)
         layer.constants.append(constant)

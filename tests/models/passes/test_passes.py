@@ -48,6 +48,9 @@ def test_every_pass_on_every_zoo_model(model):
         for head, value in scores_of(dense, fed).items():
             np.testing.assert_allclose(value, want[head], atol=1e-6, rtol=0, err_msg=f"after {name}")
     last = cost(dense, 100)
+    for node in (node for graph in dense.graphs().values() for node in graph.node):
+        known = {attr.name for attr in tf.Graph().op_def_for_type(node.op).attr}
+        assert set(node.attr) <= known, f"{node.name} has attributes that {node.op} does not know"
     assert last.flops < first.flops and last.bytes < 1.05 * first.bytes and dense.user is not None
 
 
