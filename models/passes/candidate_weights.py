@@ -3,7 +3,7 @@
     (q * k) W + k V + c   =   [k, 1] [[diag(q) W + V], [c]]      q, c of the candidate, k of the user's history
 
 The left side is shared by all candidates and the right side is small, so that no [n, l, d] tensor of products is ever
-written to memory; it costs one column more.
+written to memory; it costs a column or two more.
 """
 
 import numpy as np
@@ -82,8 +82,12 @@ def _joined(editor, q: str, k: str, weights: np.ndarray, rest: list[str], shape)
     left = k
     if corner:
         added = _sum(editor, sorted(corner, key=lambda r: len(editor.shape(r)) < 3))
-        right = editor.concat([right, editor.expand(added, (-1, 1, shape[2]))], 1)
-        left = editor.concat([k, editor.constant(np.ones((1, length, 1), np.float32))], 2)
+        # Tiles of bf16 hold pairs: an odd width costs as much as twice the columns. Two halves are the whole, exactly.
+        more = 1 + (dim + 1) % 2
+        if more == 2:
+            added = editor.add("Mul", added, editor.constant(np.float32(0.5)))
+        right = editor.concat([right, editor.expand(added, (-1, more, shape[2]))], 1)
+        left = editor.concat([k, editor.constant(np.ones((1, length, more), np.float32))], 2)
     return _sum(editor, [editor.add("BatchMatMulV2", left, right), *left_over])
 
 

@@ -261,7 +261,7 @@ def test_attention_falls_apart(order):
     assert cost(apart, n).flops == left + 2 * hidden * dim * (n * length + n + length)
     joined = run(apart, "candidate_weights")
     assert_same(dense, joined)
-    assert cost(joined, n).flops == left + 2 * n * length * hidden * (dim + 1) + 2 * hidden * n * dim
+    assert cost(joined, n).flops == left + 2 * n * length * hidden * (dim + 2) + 2 * hidden * n * dim
     assert cost(joined, n).bytes < cost(apart, n).bytes
     assert_same(dense, apply(dense))
 

@@ -141,7 +141,7 @@ class Writer:
         fed = {f"user{i}": (1, int(rng.integers(4, 48))) for i in range(rng.integers(1, 4))}
         fed |= {f"item{i}": (None, int(rng.integers(4, 48))) for i in range(rng.integers(1, 4))}
         if self.pick(0, 1):
-            dim = int(rng.integers(32, 64))
+            dim = int(rng.integers(40, 64))
             fed |= {"query": (None, dim), "keys": (1, int(rng.integers(5, 30)), dim)}
         names = list(fed)
         return {names[i]: fed[names[i]] for i in rng.permutation(len(names))}
