@@ -1,10 +1,11 @@
 // Bindings of the engines: their libraries and executables. No logic here.
 #include <nanobind/ndarray.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+
+#include <utility>
 
 #include "lambda_svc/csrc/allocator.h"
 #include "lambda_svc/csrc/bindings.h"
@@ -20,6 +21,8 @@ namespace lambda_svc {
 namespace {
 
 using InputTuple = std::tuple<std::string, std::string, std::vector<std::int64_t>>;
+using OutputTuple = std::tuple<std::string, std::vector<std::int64_t>>;
+using FetchTuple = std::tuple<std::string, std::string, std::vector<std::int64_t>>;
 
 DType dtype_of(const std::string& input, const std::string& text) {
   if (text == "f32") return DType::kF32;
@@ -40,24 +43,31 @@ std::vector<TensorSpec> specs_of(const std::vector<InputTuple>& inputs) {
   return specs;
 }
 
+std::vector<TensorSpec> specs_of(const std::vector<OutputTuple>& outputs) {
+  std::vector<TensorSpec> specs;
+  for (const auto& [name, shape] : outputs) specs.push_back({name, DType::kF32, shape});
+  return specs;
+}
+
 std::shared_ptr<TfExecutable> load(const std::shared_ptr<TfLibrary>& library, const nb::bytes& graph_def,
-                                   const std::vector<InputTuple>& inputs, const std::vector<std::string>& outputs,
+                                   const std::vector<InputTuple>& inputs, const std::vector<OutputTuple>& outputs,
                                    const nb::bytes& config_proto, const nb::bytes& run_options) {
   std::vector<TensorSpec> specs = specs_of(inputs);
   const std::string graph(graph_def.c_str(), graph_def.size());
   const std::string config(config_proto.c_str(), config_proto.size());
   const std::string options(run_options.c_str(), run_options.size());
+  const std::vector<TensorSpec> fetched = specs_of(outputs);
   const nb::gil_scoped_release release;
-  return std::make_shared<TfExecutable>(library, graph, std::move(specs), outputs, config, options);
+  return std::make_shared<TfExecutable>(library, graph, std::move(specs), fetched, config, options);
 }
 
 std::shared_ptr<OvExecutable> load_openvino(const std::shared_ptr<OvLibrary>& library, const nb::bytes& graph_def,
                                             const std::vector<InputTuple>& inputs, const std::vector<bool>& read,
-                                            const std::vector<std::pair<std::string, std::string>>& outputs,
+                                            const std::vector<FetchTuple>& outputs,
                                             const std::string& precision, std::size_t lanes, std::size_t threads) {
   std::vector<TensorSpec> specs = specs_of(inputs);
   std::vector<OvOutput> fetched;
-  for (const auto& [name, fetch] : outputs) fetched.push_back({name, fetch});
+  for (const auto& [name, fetch, shape] : outputs) fetched.push_back({{name, DType::kF32, shape}, fetch});
   const std::string graph(graph_def.c_str(), graph_def.size());
   const nb::gil_scoped_release release;
   return std::make_shared<OvExecutable>(library, graph, std::move(specs), read, std::move(fetched),
@@ -100,7 +110,7 @@ void call_python(const nb::object& function, const std::vector<TensorSpec>& spec
 }
 
 std::shared_ptr<PyExecutable> load_python(const nb::callable& function, const std::vector<InputTuple>& inputs,
-                                          const std::vector<std::string>& outputs) {
+                                          const std::vector<OutputTuple>& outputs) {
   const std::vector<TensorSpec> specs = specs_of(inputs);
   // The last copy may go on a thread without the GIL.
   const std::shared_ptr<nb::object> held(new nb::object(function), [](nb::object* object) {
@@ -108,12 +118,23 @@ std::shared_ptr<PyExecutable> load_python(const nb::callable& function, const st
     delete object;
   });
   return std::make_shared<PyExecutable>(
-      specs, outputs, [held, specs, count = outputs.size()](const Feed* feeds, const PyExecutable::Take& take) {
+      specs, specs_of(outputs), [held, specs, count = outputs.size()](const Feed* feeds, const PyExecutable::Take& take) {
         call_python(*held, specs, count, feeds, take);
       });
 }
 
-nb::tuple run(const Executable& executable, const std::vector<nb::object>& feeds, std::size_t rows) {
+// A float32 array of `shape` and its memory.
+std::pair<nb::object, float*> new_array(const std::vector<std::size_t>& shape) {
+  std::size_t values = 1;
+  for (const std::size_t size : shape) values *= size;
+  auto* out = new float[values + 1];
+  const nb::capsule owner(out, [](void* pointer) noexcept { delete[] static_cast<float*>(pointer); });
+  return {nb::cast(nb::ndarray<nb::numpy, float>(out, shape.size(), shape.data(), owner)), out};
+}
+
+// Runs on arrays, writing to `outs`; returns the bytes of feeds that were copied.
+std::size_t run_into(const Executable& executable, const std::vector<nb::object>& feeds, std::size_t rows,
+                     const std::vector<float*>& outs) {
   if (feeds.size() != executable.inputs().size()) {
     throw EngineError("feeds: got " + std::to_string(feeds.size()) + "; expected one for each of " +
                       std::to_string(executable.inputs().size()) + " inputs");
@@ -129,18 +150,36 @@ nb::tuple run(const Executable& executable, const std::vector<nb::object>& feeds
     views.push_back({view.buf, static_cast<std::size_t>(view.len), nullptr, view.ndim});
   }
   for (std::size_t i = 0; i < views.size(); ++i) views[i].dims = dims[i].data();
-  const std::size_t heads = executable.outputs().size();
-  auto* out = new float[heads * rows + 1];
-  const nb::capsule owner(out, [](void* pointer) noexcept { delete[] static_cast<float*>(pointer); });
-  std::vector<float*> outs;
-  for (std::size_t h = 0; h < heads; ++h) outs.push_back(out + h * rows);
   RunStats stats;
-  {
-    const nb::gil_scoped_release release;
-    BorrowedFeeds borrowed;
-    executable.run(views.data(), borrowed.release(), outs.data(), rows, &stats);
+  const nb::gil_scoped_release release;
+  BorrowedFeeds borrowed;
+  executable.run(views.data(), borrowed.release(), outs.data(), rows, &stats);
+  return stats.bytes_copied;
+}
+
+nb::tuple run(const Executable& executable, const std::vector<nb::object>& feeds, std::size_t rows) {
+  const std::size_t heads = executable.outputs().size();
+  for (const TensorSpec& spec : executable.outputs()) {
+    if (spec.shape.size() == 1 && spec.shape[0] < 0) continue;
+    throw EngineError("output " + spec.name + " has shape " + shape_text(spec.shape) + ", not a score a row; fetch it");
   }
-  return nb::make_tuple(nb::ndarray<nb::numpy, float>(out, {heads, rows}, owner), stats.bytes_copied);
+  const auto [scores, memory] = new_array({heads, rows});
+  std::vector<float*> outs;
+  for (std::size_t h = 0; h < heads; ++h) outs.push_back(memory + h * rows);
+  return nb::make_tuple(scores, run_into(executable, feeds, rows, outs));
+}
+
+nb::tuple fetch(const Executable& executable, const std::vector<nb::object>& feeds, std::size_t rows) {
+  nb::list arrays;
+  std::vector<float*> outs;
+  for (const TensorSpec& spec : executable.outputs()) {
+    std::vector<std::size_t> shape;
+    for (const std::int64_t size : spec.shape) shape.push_back(size < 0 ? rows : static_cast<std::size_t>(size));
+    const auto [array, memory] = new_array(shape);
+    arrays.append(array);
+    outs.push_back(memory);
+  }
+  return nb::make_tuple(arrays, run_into(executable, feeds, rows, outs));
 }
 
 std::vector<std::string> names_of(const std::vector<TensorSpec>& specs) {
@@ -161,7 +200,10 @@ void bind_executable(nb::class_<T>& bound) {
              return run(executable, feeds, rows);
            }, "feeds"_a, "rows"_a,
            "Runs once on arrays in input order; returns (float32 [heads, rows], bytes of feeds copied because they "
-           "were not 64-byte aligned). Raises EngineError, InvalidRequest for an array of another dtype.");
+           "were not 64-byte aligned). Raises EngineError, InvalidRequest for an array of another dtype.")
+      .def("fetch", [](const T& executable, const std::vector<nb::object>& feeds, std::size_t rows) {
+             return fetch(executable, feeds, rows);
+           }, "feeds"_a, "rows"_a, "The same for outputs of any shape: returns (a float32 array for each, bytes).");
 }
 
 void bind_tensorflow(nb::module_& module) {
@@ -177,8 +219,8 @@ void bind_tensorflow(nb::module_& module) {
   nb::class_<TfExecutable> executable(
       module, "TensorFlowExecutable",
       "A graph in a TensorFlow session. Thread-safe.\n\n"
-      "inputs: (name, 'f32' | 'i64' | 'i32', shape with -1 for candidates); outputs: names, each float32 [n] or "
-      "[n, 1]; config_proto, run_options: serialised messages. Raises EngineError naming the input or output that "
+      "inputs: (name, 'f32' | 'i64' | 'i32', shape with -1 for candidates); outputs: (name, shape), "
+      "float32, [-1] for a score a candidate; config_proto, run_options: serialised messages. Raises EngineError naming the input or output that "
       "does not fit.");
   executable.def(nb::new_(&load), "library"_a, "graph_def"_a, "inputs"_a, "outputs"_a,
                  "config_proto"_a = nb::bytes("", 0), "run_options"_a = nb::bytes("", 0));
@@ -198,7 +240,7 @@ void bind_openvino(nb::module_& module) {
       module, "OpenVinoExecutable",
       "A graph compiled by OpenVINO. Thread-safe.\n\n"
       "inputs: as of TensorFlowExecutable; read: for each, whether the graph has it; outputs: (name, fetched tensor at "
-      "an end of the graph); precision: 'f32' | 'bf16'; threads: of all lanes together. Raises EngineError naming the "
+      "an end of the graph, shape); precision: 'f32' | 'bf16'; threads: of all lanes together. Raises EngineError naming the "
       "input or output that does not fit, EngineUnavailable for a precision that this CPU lacks.");
   executable.def(nb::new_(&load_openvino), "library"_a, "graph_def"_a, "inputs"_a, "read"_a, "outputs"_a,
                  nb::kw_only(), "precision"_a, "lanes"_a, "threads"_a);

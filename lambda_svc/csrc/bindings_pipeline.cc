@@ -30,9 +30,13 @@ std::shared_ptr<Pipeline> make_pipeline(std::shared_ptr<Arena> arena, nb::handle
                                         nb::handle context, nb::handle item,
                                         const std::vector<std::tuple<std::string, nb::object>>& tables,
                                         std::vector<PlanInput> inputs, std::shared_ptr<Formula> formula,
-                                        std::size_t slice_rows, bool user_cached, bool item_cached) {
+                                        std::size_t slice_rows, bool user_cached, bool item_cached,
+                                        nb::handle user_executable, std::vector<PlanInput> user_inputs) {
   PlanSpec spec;
   spec.executable = from_capsule<Executable>(executable, kExecutableCapsule, "executable");
+  if (spec.executable == nullptr) throw PlanError("executable", "got none");
+  spec.user = from_capsule<Executable>(user_executable, kExecutableCapsule, "user_executable");
+  spec.user_inputs = std::move(user_inputs);
   const std::array<nb::handle, kSides> sources{user, context, item};
   for (std::size_t side = 0; side < kSides; ++side) {
     spec.sources[side] = from_capsule<feature_store::FeatureSource>(
@@ -168,10 +172,12 @@ void bind_pipeline(nb::module_& module) {
                        "Gather, lookup, run and order of a request in one native call without the GIL. Thread-safe.\n\n"
                        "inputs: one PlanInput for each input of the executable, in its order; slice_rows: a multiple "
                        "of 64, 0 for one slice; user_cached, item_cached: whether that side's features are stored, so "
-                       "that an id can be unknown. Raises PlanError naming the input or part that does not fit.")
+                       "that an id can be unknown; user_executable: run once a request on user_inputs, its outputs being "
+                       "the last inputs of `executable`. Raises PlanError naming the input or part that does not fit.")
       .def(nb::new_(&make_pipeline), nb::kw_only(), "arena"_a, "executable"_a, "user"_a = nb::none(),
            "context"_a = nb::none(), "item"_a = nb::none(), "tables"_a, "inputs"_a, "formula"_a,
-           "slice_rows"_a = 512, "user_cached"_a = true, "item_cached"_a = true)
+           "slice_rows"_a = 512, "user_cached"_a = true, "item_cached"_a = true, "user_executable"_a = nb::none(),
+           "user_inputs"_a = std::vector<PlanInput>())
       .def("rank", &rank, "user_id"_a, "candidate_ids"_a, "columns"_a = nb::list(), "formula_inputs"_a = nb::list(),
            "top_k"_a = 0, "deadline_ns"_a = 0, "cancel"_a = nb::none(),
            "Ranks int64 [n] candidates (array or bytes). columns: (side 0 user | 1 context | 2 item, feature index, "

@@ -24,6 +24,13 @@ struct TensorSpec {
   std::vector<std::int64_t> shape;  // -1: the number of candidates
 };
 
+// How many values a tensor has when there are `rows` candidates.
+inline std::size_t values_of(const TensorSpec& spec, std::size_t rows) {
+  std::size_t values = 1;
+  for (const std::int64_t size : spec.shape) values *= size < 0 ? rows : static_cast<std::size_t>(size);
+  return values;
+}
+
 // A shape as messages show it: [-1,50,16].
 inline std::string shape_text(const std::vector<std::int64_t>& shape) {
   std::string text(1, '[');
@@ -60,8 +67,9 @@ class Executable {
   virtual const std::vector<TensorSpec>& inputs() const noexcept = 0;
   virtual const std::vector<TensorSpec>& outputs() const noexcept = 0;
 
-  // Runs the graph once; output i is written as [rows] float32 to outs[i]. Throws EngineError (errors.h) with the
-  // engine's own message.
+  // Runs the graph once; the values of output i, values_of(outputs()[i], rows) float32, are written to outs[i]. A score
+  // a row has shape [-1], packed heads have [heads, -1], what a user graph shares a fixed one. Throws EngineError
+  // (errors.h) with the engine's own message.
   virtual void run(const Feed* feeds /*[inputs]*/, const FeedRelease& release, float* const* outs /*[outputs]*/,
                    std::size_t rows, RunStats* stats) const = 0;
 };

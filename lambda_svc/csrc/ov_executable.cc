@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "lambda_svc/csrc/feeds.h"
+#include "lambda_svc/csrc/outputs.h"
 
 namespace lambda_svc {
 namespace {
@@ -250,25 +251,21 @@ void OvExecutable::find_ports(const std::vector<OvOutput>& outputs) {
   for (const OvOutput& output : outputs) {
     output_ports_.push_back(nullptr);
     library_->check(library_->ov_compiled_model_output_by_name(compiled_, output.fetch.c_str(), &output_ports_.back()),
-                    "output " + output.name);
-    check_output(output.name, output_ports_.back());
-    outputs_.push_back({output.name, DType::kF32, {-1}});
+                    "output " + output.spec.name);
+    check_output(output.spec, output_ports_.back());
+    outputs_.push_back(output.spec);
   }
 }
 
-void OvExecutable::check_output(const std::string& name, const ov::ov_output_const_port_t* port) {
+void OvExecutable::check_output(const TensorSpec& spec, const ov::ov_output_const_port_t* port) {
   ov::ov_element_type_e type{};
-  library_->check(library_->ov_port_get_element_type(port, &type), "output " + name);
+  library_->check(library_->ov_port_get_element_type(port, &type), "output " + spec.name);
   if (type != ov::F32) {
-    throw EngineError("output " + name + ": the graph has OpenVINO dtype " + std::to_string(type) +
-                      "; expected float32, one score a row");
+    throw EngineError("output " + spec.name + ": the graph has OpenVINO dtype " + std::to_string(type) +
+                      "; expected float32");
   }
   const PortShape shape(*library_, port);
-  const std::vector<std::int64_t> sizes = shape.sizes();
-  const bool column = sizes.size() == 2 && (sizes[1] == 1 || sizes[1] < 0);
-  if (shape.ranked() && sizes.size() != 1 && !column) {
-    throw EngineError("output " + name + ": the graph has shape " + shape_text(sizes) + "; expected [n] or [n,1]");
-  }
+  if (shape.ranked()) check_output_shape(spec, shape.sizes());
 }
 
 OvExecutable::Lane& OvExecutable::take_lane(std::unique_lock<std::mutex>* held) const {
@@ -295,7 +292,7 @@ void OvExecutable::feed(Lane& lane, std::size_t input, const Feed& feed, RunStat
                   "input " + spec.name);
 }
 
-void OvExecutable::fetch(const Lane& lane, std::size_t output, float* out, std::size_t values) const {
+void OvExecutable::fetch(const Lane& lane, std::size_t output, float* out, std::size_t rows) const {
   const std::string doing = "output " + outputs_[output].name;
   Owned<ov::ov_tensor_t> tensor(library_->ov_tensor_free);
   library_->check(
@@ -303,10 +300,7 @@ void OvExecutable::fetch(const Lane& lane, std::size_t output, float* out, std::
   std::size_t size = 0;
   void* data = nullptr;
   library_->check(library_->ov_tensor_get_size(tensor.get(), &size), doing);
-  if (size != values) {
-    throw EngineError(doing + ": got " + std::to_string(size) + " values; expected one for each of " +
-                      std::to_string(values) + " rows");
-  }
+  check_values(outputs_[output], size, rows);
   if (size == 0) return;
   library_->check(library_->ov_tensor_data(tensor.get(), &data), doing);
   std::memcpy(out, data, size * sizeof(float));

@@ -23,9 +23,9 @@ struct OvOptions {
   std::size_t threads = 1;        // of all lanes together, shared out evenly
 };
 
-// What is fetched: `name` for messages, `fetch` the tensor at an end of the graph that carries it.
+// What is fetched: the output, and the tensor at an end of the graph that carries it.
 struct OvOutput {
-  std::string name;
+  TensorSpec spec;
   std::string fetch;
 };
 
@@ -52,11 +52,11 @@ class OvExecutable final : public Executable {
   void reshape(const ov::ov_model_t* model) const;
   void compile(const ov::ov_model_t* model, const OvOptions& options);
   void find_ports(const std::vector<OvOutput>& outputs);
-  void check_output(const std::string& name, const ov::ov_output_const_port_t* port);
+  void check_output(const TensorSpec& spec, const ov::ov_output_const_port_t* port);
   void close() noexcept;
   Lane& take_lane(std::unique_lock<std::mutex>* held) const;
   void feed(Lane& lane, std::size_t input, const Feed& feed, RunStats* stats) const;
-  void fetch(const Lane& lane, std::size_t output, float* out, std::size_t values) const;
+  void fetch(const Lane& lane, std::size_t output, float* out, std::size_t rows) const;
 
   const std::shared_ptr<const OvLibrary> library_;
   std::vector<TensorSpec> inputs_;

@@ -15,14 +15,21 @@ using feature_store::SlotSpec;
 Plan::Plan(PlanSpec spec) : spec_(std::move(spec)) {
   check_whole();
   add_sides();
-  for (std::size_t i = 0; i < spec_.inputs.size(); ++i) add_input(i);
+  const std::vector<TensorSpec>& tensors = spec_.executable->inputs();
+  for (std::size_t i = 0; i < spec_.inputs.size(); ++i) feeds.push_back(feed_of(spec_.inputs[i], tensors[i]));
+  for (std::size_t i = 0; i < spec_.user_inputs.size(); ++i) {
+    user_feeds.push_back(feed_of(spec_.user_inputs[i], spec_.user->inputs()[i]));
+  }
+  add_shared();
   add_scratch();
 }
 
 void Plan::check_whole() const {
   if (spec_.executable == nullptr) throw PlanError("executable", "got none");
   if (spec_.formula == nullptr) throw PlanError("formula", "got none");
-  const std::size_t wanted = spec_.executable->inputs().size();
+  check_user();
+  const std::size_t given = spec_.user == nullptr ? 0 : spec_.user->outputs().size();
+  const std::size_t wanted = spec_.executable->inputs().size() - given;
   if (spec_.inputs.size() != wanted) {
     throw PlanError("inputs", "got " + std::to_string(spec_.inputs.size()) + " for a graph with " +
                                   std::to_string(wanted) + "; expected one for each, in the graph's order");
@@ -37,6 +44,29 @@ void Plan::check_whole() const {
   }
   for (const NamedTable& table : spec_.tables) {
     if (table.rows == nullptr) throw PlanError("tables[" + table.name + "]", "got no rows");
+  }
+}
+
+// What the user's executable gives must be what the executable takes last, name for name.
+void Plan::check_user() const {
+  if (spec_.user == nullptr) {
+    if (!spec_.user_inputs.empty()) throw PlanError("user_inputs", "got some without a graph of the user");
+    return;
+  }
+  if (spec_.user_inputs.size() != spec_.user->inputs().size()) {
+    throw PlanError("user_inputs", "got " + std::to_string(spec_.user_inputs.size()) + " for a graph with " +
+                                       std::to_string(spec_.user->inputs().size()) + "; expected one for each");
+  }
+  for (std::size_t i = 0; i < spec_.user_inputs.size(); ++i) {
+    if (spec_.user_inputs[i].side != Side::kItem) continue;
+    throw PlanError("input " + spec_.user->inputs()[i].name, "the user's graph reads the item side");
+  }
+  const std::vector<TensorSpec>&given = spec_.user->outputs(), &taken = spec_.executable->inputs();
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const TensorSpec* match = given.size() > taken.size() ? nullptr : &taken[taken.size() - given.size() + i];
+    const bool fits = match != nullptr && match->name == given[i].name && match->shape == given[i].shape &&
+                      match->dtype == DType::kF32;
+    if (!fits) throw PlanError("output " + given[i].name, "the graph of the items does not take it");
   }
 }
 
@@ -67,9 +97,7 @@ void Plan::add_sides() {
   }
 }
 
-const SlotSpec& Plan::slot_of(std::size_t index) const {
-  const PlanInput& input = spec_.inputs[index];
-  const std::string name = "input " + spec_.executable->inputs()[index].name;
+const SlotSpec& Plan::slot_of(const PlanInput& input, const std::string& name) const {
   const feature_store::FeatureSource* from = source(input.side);
   const char* side_name = kSideNames[static_cast<int>(input.side)];
   if (from == nullptr) throw PlanError(name, std::string("reads the ") + side_name + " side, which has no slots");
@@ -84,10 +112,8 @@ const SlotSpec& Plan::slot_of(std::size_t index) const {
   return from->slots()[input.slot];
 }
 
-void Plan::add_input(std::size_t index) {
-  const SlotSpec& slot = slot_of(index);
-  const PlanInput& input = spec_.inputs[index];
-  const TensorSpec& tensor = spec_.executable->inputs()[index];
+FeedPlan Plan::feed_of(const PlanInput& input, const TensorSpec& tensor) {
+  const SlotSpec& slot = slot_of(input, "input " + tensor.name);
   const bool reads_table = input.kind == InputKind::kRows || input.kind == InputKind::kPooled;
   const std::size_t dim = reads_table ? spec_.tables[input.table].rows->dim() : 0;
   check_input(tensor, input, slot, dim);
@@ -102,7 +128,18 @@ void Plan::add_input(std::size_t index) {
     case InputKind::kRows:
     case InputKind::kPooled: feed.region = add_lookup(input, slot); break;
   }
-  feeds.push_back(std::move(feed));
+  return feed;
+}
+
+void Plan::add_shared() {
+  if (spec_.user == nullptr) return;
+  shared = static_cast<RegionIndex>(regions.size());
+  for (const TensorSpec& tensor : spec_.user->outputs()) {
+    const std::size_t bytes = values_of(tensor, 1) * sizeof(float);
+    feeds.push_back({.side = Side::kUser, .region = add(Side::kUser, bytes), .bytes_per_row = bytes,
+                     .dims = tensor.shape});
+  }
+  shared_list = add(Side::kUser, 0, spec_.user->outputs().size() * sizeof(float*));
 }
 
 RegionIndex Plan::add_lookup(const PlanInput& input, const SlotSpec& slot) {
@@ -127,16 +164,18 @@ void Plan::add_scratch() {
     std::size_t& most = lookup.source.side == Side::kItem ? item_cells : single_cells;
     most = std::max(most, lookup.cells);
   }
-  std::size_t dims = 0;
+  std::size_t dims = 0, user_dims = 0;
   for (const FeedPlan& feed : feeds) dims += feed.dims.size();
+  for (const FeedPlan& feed : user_feeds) user_dims += feed.dims.size();
   candidate_ids = add(Side::kItem, sizeof(std::int64_t));
   user_key = add(Side::kUser, sizeof(std::int64_t));
   statuses = add(Side::kItem, item_cells, single_cells);
-  feed_list = add(Side::kUser, 0, feeds.size() * sizeof(Feed));
-  feed_dims = add(Side::kUser, 0, dims * sizeof(std::int64_t));
+  feed_list = add(Side::kUser, 0, std::max(feeds.size(), user_feeds.size()) * sizeof(Feed));
+  feed_dims = add(Side::kUser, 0, std::max(dims, user_dims) * sizeof(std::int64_t));
   head_list = add(Side::kUser, 0, heads() * sizeof(float*));
   head_scores = add(Side::kItem, sizeof(float));
   for (std::size_t h = 1; h < heads(); ++h) add(Side::kItem, sizeof(float));
+  if (packed()) packed_heads = add(Side::kItem, heads() * sizeof(float));
   rank_scores = add(Side::kItem, sizeof(double));
   rank_keys = add(Side::kItem, 2 * sizeof(RankKey));
   order = add(Side::kItem, sizeof(std::uint32_t));

@@ -50,7 +50,9 @@ struct PlanSpec {
   // Whether the side's source stores features by key. Without, a request brings them, and no key can be unknown.
   std::array<bool, kSides> cached{true, false, true};
   std::vector<NamedTable> tables;
-  std::vector<PlanInput> inputs;  // in the executable's order
+  std::vector<PlanInput> inputs;  // in the executable's order, those that `user` gives at the end left out
+  std::shared_ptr<const Executable> user;  // null: nothing is computed apart; else run once, before the slices
+  std::vector<PlanInput> user_inputs;      // in its order; of the user and context sides
   std::shared_ptr<const Formula> formula;
   std::size_t slice_rows = 0;  // a multiple of kSliceMultiple; 0: one slice whatever the number of candidates
 };
@@ -101,18 +103,27 @@ class Plan {
   const SidePlan& side(Side side) const { return sides_[static_cast<int>(side)]; }
   // Whether a key of this side can be unknown.
   bool cached(Side side) const { return source(side) != nullptr && spec_.cached[static_cast<int>(side)]; }
-  std::size_t heads() const { return spec_.executable->outputs().size(); }
+  // Whether all heads come as the rows of one output, [heads, -1].
+  bool packed() const { return spec_.executable->outputs()[0].shape.size() == 2; }
+  std::size_t heads() const {
+    const std::vector<TensorSpec>& outputs = spec_.executable->outputs();
+    return packed() ? static_cast<std::size_t>(outputs[0].shape[0]) : outputs.size();
+  }
   // The most candidates a request may have: int32 offsets of ragged slots must reach.
   std::size_t candidates_max() const { return candidates_max_; }
 
   std::vector<Region> regions;
   std::vector<LookupPlan> lookups;
-  std::vector<FeedPlan> feeds;
+  std::vector<FeedPlan> feeds;       // of the executable, what `user` gives included
+  std::vector<FeedPlan> user_feeds;  // of the user's executable
   RegionIndex candidate_ids = 0;
   RegionIndex user_key = 0;
   RegionIndex statuses = 0;
-  RegionIndex feed_list = 0;   // Feed [inputs]
+  RegionIndex feed_list = 0;   // Feed [inputs], of whichever executable has more
   RegionIndex feed_dims = 0;   // int64, every feed's dims end to end
+  RegionIndex shared = 0;      // the first of the regions that the user's executable writes its outputs to
+  RegionIndex shared_list = 0;  // float* [outputs of the user's executable]
+  RegionIndex packed_heads = 0;  // float32 [heads, n], when heads come packed
   RegionIndex head_list = 0;   // float* [heads], where a slice's scores go
   RegionIndex head_scores = 0;  // the first of heads() regions, float32 [n]
   RegionIndex rank_scores = 0;
@@ -123,11 +134,13 @@ class Plan {
  private:
   RegionIndex add(Side rows_of, std::size_t bytes_per_row, std::size_t bytes_fixed = 0);
   void add_sides();
-  void add_input(std::size_t index);
-  const feature_store::SlotSpec& slot_of(std::size_t index) const;
+  void add_shared();
+  FeedPlan feed_of(const PlanInput& input, const TensorSpec& tensor);
+  const feature_store::SlotSpec& slot_of(const PlanInput& input, const std::string& name) const;
   RegionIndex add_lookup(const PlanInput& input, const feature_store::SlotSpec& slot);
   void add_scratch();
   void check_whole() const;
+  void check_user() const;
 
   PlanSpec spec_;
   std::array<SidePlan, kSides> sides_;

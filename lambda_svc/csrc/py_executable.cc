@@ -3,12 +3,12 @@
 #include <cstring>
 
 #include "lambda_svc/csrc/feeds.h"
+#include "lambda_svc/csrc/outputs.h"
 
 namespace lambda_svc {
-PyExecutable::PyExecutable(std::vector<TensorSpec> inputs, const std::vector<std::string>& outputs, Call call)
-    : inputs_(std::move(inputs)), call_(std::move(call)) {
-  if (outputs.empty()) throw EngineError("outputs: got none; expected at least one head");
-  for (const std::string& name : outputs) outputs_.push_back({name, DType::kF32, {-1}});
+PyExecutable::PyExecutable(std::vector<TensorSpec> inputs, std::vector<TensorSpec> outputs, Call call)
+    : inputs_(std::move(inputs)), outputs_(std::move(outputs)), call_(std::move(call)) {
+  if (outputs_.empty()) throw EngineError("outputs: got none; expected at least one head");
 }
 
 void PyExecutable::run(const Feed* feeds, const FeedRelease& release, float* const* outs, std::size_t rows,
@@ -24,10 +24,7 @@ void PyExecutable::run(const Feed* feeds, const FeedRelease& release, float* con
   call_(aligned.data(), [&](std::size_t output, const PyOutput& value) {
     std::size_t values = 1;
     for (const std::int64_t size : value.shape) values *= static_cast<std::size_t>(size);
-    if (values != rows) {
-      throw EngineError("output " + outputs_[output].name + ": got " + std::to_string(values) +
-                        " values; expected one for each of " + std::to_string(rows) + " rows");
-    }
+    check_values(outputs_[output], values, rows);
     std::memcpy(outs[output], value.data, values * sizeof(float));
   });
 }

@@ -26,7 +26,7 @@ class PyExecutable final : public Executable {
   using Call = std::function<void(const Feed* feeds, const Take& take)>;
 
   // Throws EngineError when there are no outputs.
-  PyExecutable(std::vector<TensorSpec> inputs, const std::vector<std::string>& outputs, Call call);
+  PyExecutable(std::vector<TensorSpec> inputs, std::vector<TensorSpec> outputs, Call call);
 
   const std::vector<TensorSpec>& inputs() const noexcept override { return inputs_; }
   const std::vector<TensorSpec>& outputs() const noexcept override { return outputs_; }

@@ -6,11 +6,12 @@ namespace lambda_svc {
 namespace {
 
 // Points every feed at rows [first, first + rows) of its region; user and context feeds are the same in every slice.
-void point_feeds(const Plan& plan, const Workspace& space, std::size_t first, std::size_t rows) {
+const Feed* point_feeds(const Plan& plan, const std::vector<FeedPlan>& plans, const Workspace& space,
+                        std::size_t first, std::size_t rows) {
   auto* feeds = space.at<Feed>(plan.feed_list);
   auto* dims = space.at<std::int64_t>(plan.feed_dims);
-  for (std::size_t i = 0; i < plan.feeds.size(); ++i) {
-    const FeedPlan& feed = plan.feeds[i];
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const FeedPlan& feed = plans[i];
     const bool item = feed.side == Side::kItem;
     std::copy(feed.dims.begin(), feed.dims.end(), dims);
     dims[0] = item ? static_cast<std::int64_t>(rows) : 1;
@@ -18,22 +19,44 @@ void point_feeds(const Plan& plan, const Workspace& space, std::size_t first, st
                 (item ? rows : 1) * feed.bytes_per_row, dims, static_cast<int>(feed.dims.size())};
     dims += feed.dims.size();
   }
+  return feeds;
+}
+
+// What depends on the user and the moment alone: once a request, whatever the slices.
+void run_user(const Plan& plan, const Workspace& space, const FeedRelease& release, RunStats* stats) {
+  const Executable* user = plan.spec().user.get();
+  if (user == nullptr) return;
+  auto** outs = space.at<float*>(plan.shared_list);
+  for (std::size_t i = 0; i < user->outputs().size(); ++i) outs[i] = space.at<float>(plan.shared + i);
+  user->run(point_feeds(plan, plan.user_feeds, space, 0, 1), release, outs, 1, stats);
+}
+
+// Candidates [first, first + rows): their scores go where the heads' are.
+void run_slice(const Plan& plan, const Workspace& space, const FeedRelease& release, std::size_t first,
+               std::size_t rows, RunStats* stats) {
+  auto** outs = space.at<float*>(plan.head_list);
+  for (std::size_t h = 0; h < plan.heads(); ++h) outs[h] = space.at<float>(plan.head_scores + h) + first;
+  const Feed* feeds = point_feeds(plan, plan.feeds, space, first, rows);
+  if (!plan.packed()) {
+    plan.spec().executable->run(feeds, release, outs, rows, stats);
+    return;
+  }
+  auto* packed = space.at<float>(plan.packed_heads);
+  plan.spec().executable->run(feeds, release, &packed, rows, stats);
+  for (std::size_t h = 0; h < plan.heads(); ++h) std::copy_n(packed + h * rows, rows, outs[h]);
 }
 
 }  // namespace
 
 void run(const Plan& plan, const Limits& limits, const Workspace& space, RankResult* result) {
-  const Executable& executable = *plan.spec().executable;
   const FeedRelease release = space.lease().release();
   const std::size_t slice_rows = plan.spec().slice_rows == 0 ? space.n() : plan.spec().slice_rows;
-  auto** outs = space.at<float*>(plan.head_list);
   RunStats stats;
+  limits.check("run");
+  run_user(plan, space, release, &stats);
   for (std::size_t first = 0; first < space.n(); first += slice_rows) {
     limits.check("run");
-    const std::size_t rows = std::min(slice_rows, space.n() - first);
-    point_feeds(plan, space, first, rows);
-    for (std::size_t h = 0; h < plan.heads(); ++h) outs[h] = space.at<float>(plan.head_scores + h) + first;
-    executable.run(space.at<Feed>(plan.feed_list), release, outs, rows, &stats);
+    run_slice(plan, space, release, first, std::min(slice_rows, space.n() - first), &stats);
     result->slices += 1;
   }
   result->bytes_copied = stats.bytes_copied;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "lambda_svc/csrc/errors.h"
+#include "lambda_svc/csrc/outputs.h"
 
 namespace lambda_svc {
 namespace {
@@ -66,14 +67,14 @@ struct FeedOwner {
 }  // namespace
 
 TfExecutable::TfExecutable(std::shared_ptr<const TfLibrary> library, const std::string& graph_def,
-                           std::vector<TensorSpec> inputs, const std::vector<std::string>& outputs,
+                           std::vector<TensorSpec> inputs, const std::vector<TensorSpec>& outputs,
                            const std::string& config_proto, const std::string& run_options)
     : library_(std::move(library)), inputs_(std::move(inputs)), run_options_(run_options) {
   if (outputs.empty()) throw EngineError("outputs: got none; expected at least one head");
   try {
     import_graph(graph_def);
     for (const TensorSpec& spec : inputs_) check_input(spec);
-    for (const std::string& name : outputs) check_output(name);
+    for (const TensorSpec& spec : outputs) check_output(spec);
     open_session(config_proto);
   } catch (...) {
     close();
@@ -153,11 +154,12 @@ void TfExecutable::check_input(const TensorSpec& spec) {
   input_ends_.push_back(end);
 }
 
-void TfExecutable::check_output(const std::string& name) {
+void TfExecutable::check_output(const TensorSpec& spec) {
+  const std::string& name = spec.name;
   const tf::TF_Output end = endpoint(name, "output");
   if (library_->TF_OperationOutputType(end) != tf::TF_FLOAT) {
     throw EngineError("output " + name + ": the graph has TensorFlow dtype " +
-                      std::to_string(library_->TF_OperationOutputType(end)) + "; expected float32, one score a row");
+                      std::to_string(library_->TF_OperationOutputType(end)) + "; expected float32");
   }
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     if (input_ends_[i].oper != end.oper || input_ends_[i].index != end.index) continue;
@@ -165,12 +167,9 @@ void TfExecutable::check_output(const std::string& name) {
   }
   bool known = false;
   const std::vector<std::int64_t> shape = shape_of(end, &known);
-  const bool column = shape.size() == 2 && (shape[1] == 1 || shape[1] < 0);
-  if (known && shape.size() != 1 && !column) {
-    throw EngineError("output " + name + ": the graph has shape " + shape_text(shape) + "; expected [n] or [n,1]");
-  }
+  if (known) check_output_shape(spec, shape);
   output_ends_.push_back(end);
-  outputs_.push_back({name, DType::kF32, {-1}});
+  outputs_.push_back(spec);
 }
 
 void TfExecutable::open_session(const std::string& config_proto) {
@@ -223,10 +222,7 @@ void TfExecutable::run(const Feed* feeds, const FeedRelease& release, float* con
   status.check("the graph does not run");
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const std::size_t bytes = library_->TF_TensorByteSize(fetched[i]);
-    if (bytes != rows * sizeof(float)) {
-      throw EngineError("output " + outputs_[i].name + ": got " + std::to_string(bytes / sizeof(float)) +
-                        " values; expected one for each of " + std::to_string(rows) + " rows");
-    }
+    check_values(outputs_[i], bytes / sizeof(float), rows);
     std::memcpy(outs[i], library_->TF_TensorData(fetched[i]), bytes);
   }
 }

@@ -19,7 +19,7 @@ class TfExecutable final : public Executable {
   // `config_proto` and `run_options` are serialised tensorflow.ConfigProto and RunOptions; empty ones are defaults.
   // Throws EngineError naming the input or output that the graph lacks or has with another dtype or shape.
   TfExecutable(std::shared_ptr<const TfLibrary> library, const std::string& graph_def, std::vector<TensorSpec> inputs,
-               const std::vector<std::string>& outputs, const std::string& config_proto,
+               const std::vector<TensorSpec>& outputs, const std::string& config_proto,
                const std::string& run_options);
   ~TfExecutable() override;
 
@@ -34,7 +34,7 @@ class TfExecutable final : public Executable {
   std::vector<std::int64_t> shape_of(tf::TF_Output output, bool* known) const;
   void import_graph(const std::string& graph_def);
   void check_input(const TensorSpec& spec);
-  void check_output(const std::string& name);
+  void check_output(const TensorSpec& spec);
   void open_session(const std::string& config_proto);
   void close() noexcept;
   tf::TF_Tensor* feed_tensor(std::size_t input, const Feed& feed, const FeedRelease& release, RunStats* stats) const;

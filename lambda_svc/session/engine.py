@@ -27,10 +27,20 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class GraphSignature:
-    """Inputs in the order they are fed; outputs are names of float32 tensors [n] or [n, 1], one for each head."""
+    """Inputs in the order they are fed, and names of float32 outputs.
+
+    `shapes` are the outputs' shapes: (-1,) for a score a candidate, which the graph may have as [n, 1]; (heads, -1) for
+    packed heads; a fixed one for what a user's graph shares. Empty means a score a candidate for each.
+    """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...] = ()
+
+    def fetches(self) -> list[tuple[str, list[int]]]:
+        """(name, shape) of every output."""
+        shapes = self.shapes or ((-1,),) * len(self.outputs)
+        return [(name, list(shape)) for name, shape in zip(self.outputs, shapes, strict=True)]
 
 
 class Executable(Protocol):
@@ -42,6 +52,9 @@ class Executable(Protocol):
 
     def run(self, feeds: Sequence[np.ndarray], rows: int) -> tuple[np.ndarray, int]:
         """Runs once. Returns float32 [heads, rows] and the bytes of feeds that had to be copied. Raises EngineError."""
+
+    def fetch(self, feeds: Sequence[np.ndarray], rows: int) -> tuple[list[np.ndarray], int]:
+        """The same for outputs of any shape: a float32 array for each."""
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class OnnxRuntimeEngine:
         executable = PythonExecutable(
             _runner(sessions, read, signature),
             [(spec.name, spec.dtype, list(spec.shape)) for spec in signature.inputs],
-            list(signature.outputs),
+            signature.fetches(),
         )
         return LoadedGraph(executable, signature, f"{self.name} {self.version}", self.options.precision, callback=True)
 

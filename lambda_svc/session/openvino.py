@@ -66,7 +66,7 @@ class OpenVinoEngine:
             cut.graph,
             [(spec.name, spec.dtype, list(spec.shape)) for spec in signature.inputs],
             list(cut.read),
-            list(zip(signature.outputs, cut.fetches)),
+            [(name, fetch, shape) for (name, shape), fetch in zip(signature.fetches(), cut.fetches)],
             precision=self.options.precision,
             lanes=self.options.lanes,
             threads=self.options.threads or usable_cpus(),

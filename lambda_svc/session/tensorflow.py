@@ -100,7 +100,7 @@ class TensorFlowEngine:
             self._library,
             graph,
             [(spec.name, spec.dtype, list(spec.shape)) for spec in signature.inputs],
-            list(signature.outputs),
+            signature.fetches(),
             self.options.config_proto(),
             self.options.run_options(),
         )

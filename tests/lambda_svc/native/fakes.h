@@ -118,12 +118,15 @@ class FakeTable final : public paramserver::RowSource {
   std::uint32_t dim_;
 };
 
-// Head h of a row is the sum of the row's feeds plus h. `before` runs first in every run().
+// Head h of a row is the sum of the row's feeds plus h, packed or not; an output of a fixed shape shares the sum out among
+// its values. `before` runs first in every run().
 class FakeExecutable final : public Executable {
  public:
   FakeExecutable(std::vector<TensorSpec> inputs, std::size_t heads) : inputs_(std::move(inputs)) {
     for (std::size_t h = 0; h < heads; ++h) outputs_.push_back({"head" + std::to_string(h), DType::kF32, {-1}});
   }
+  FakeExecutable(std::vector<TensorSpec> inputs, std::vector<TensorSpec> outputs)
+      : inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
   const std::vector<TensorSpec>& inputs() const noexcept override { return inputs_; }
   const std::vector<TensorSpec>& outputs() const noexcept override { return outputs_; }
 
@@ -133,13 +136,23 @@ class FakeExecutable final : public Executable {
     for (std::size_t row = 0; row < rows; ++row) {
       double sum = 0;
       for (std::size_t i = 0; i < inputs_.size(); ++i) sum += row_sum(inputs_[i], feeds[i], row);
-      for (std::size_t h = 0; h < outputs_.size(); ++h) outs[h][row] = static_cast<float>(sum + static_cast<double>(h));
+      for (std::size_t o = 0; o < outputs_.size(); ++o) write(outputs_[o], outs[o], sum, o, row, rows);
     }
   }
 
   std::function<void(const Feed*, const FeedRelease&, std::size_t)> before;
 
  private:
+  static void write(const TensorSpec& spec, float* out, double sum, std::size_t output, std::size_t row,
+                    std::size_t rows) {
+    const bool open = spec.shape.back() < 0;
+    const std::size_t values = values_of(spec, open ? 1 : rows);
+    for (std::size_t v = 0; v < values; ++v) {
+      if (open) out[v * rows + row] = static_cast<float>(sum + static_cast<double>(output + v));
+      else out[v] = static_cast<float>(sum / static_cast<double>(values));
+    }
+  }
+
   static double row_sum(const TensorSpec& spec, const Feed& feed, std::size_t row) {
     const bool shared = spec.shape[0] == 1;
     std::size_t values = 1;

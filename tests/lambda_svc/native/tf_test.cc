@@ -65,10 +65,12 @@ std::string graph() {
 std::shared_ptr<TfExecutable> load(const std::string& x = "x:0", std::vector<std::string> outputs = {"sum:0", "same"},
                                    DType dtype = DType::kF32, const std::string& graph_def = graph()) {
   const std::vector<TensorSpec> inputs{{x, dtype, {-1}}, {"u:0", DType::kF32, {1}}};
+  std::vector<TensorSpec> fetched;
+  for (const std::string& name : outputs) fetched.push_back({name, DType::kF32, {-1}});
   const std::string single_threaded = bytes(16, bytes(3, "SINGLE_THREADED_EXECUTOR"));
   const std::string config = number(2, 1) + number(5, 1) + single_threaded;
   const std::string in_caller = number(3, static_cast<std::uint64_t>(-1));
-  return std::make_shared<TfExecutable>(library(), graph_def, inputs, outputs, config, in_caller);
+  return std::make_shared<TfExecutable>(library(), graph_def, inputs, fetched, config, in_caller);
 }
 
 }  // namespace
