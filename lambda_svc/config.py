@@ -66,11 +66,13 @@ class ServerConfig(_Frozen):
 class EngineConfig(_Frozen):
     """The engine of the dense graph. Thread counts of 0 mean: as many as the process may use, shared by the streams.
 
-    precision: what products are computed in; feeds and scores are float32 in any case.
+    precision: what products are computed in; feeds and scores are float32 in any case. variant: which of the package's
+    graphs runs: plain is as the framework wrote it, best the one rewritten most; a name is refused where it is not.
     """
 
     kind: Literal["tensorflow", "openvino", "onnxruntime"] = "tensorflow"
     precision: Literal["f32", "bf16"] = "f32"
+    variant: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")] = "best"
     streams: Annotated[int, Field(ge=1, le=256)] = 1
     intra_op_threads: Annotated[int, Field(ge=0, le=1024)] = 0
 

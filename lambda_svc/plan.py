@@ -18,16 +18,31 @@ from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.request import SIDES, RequestSpec
 from lambda_svc.session.engine import LoadedGraph
 from lambda_svc.session.streams import Streams
-from models.package import GraphInput, Manifest
+from models.package import PLAIN, GraphInput, Manifest, Variant
 from paramserver import Table
 
 if TYPE_CHECKING:
     from paramserver.hot_cache import HotRowCache
     from paramserver.remote import RemoteTable
 
-__all__ = ["LoadedModel", "ScenarioPlan", "compile_plan", "extractors_for"]
+__all__ = ["LoadedGraphs", "LoadedModel", "ScenarioPlan", "compile_plan", "extractors_for"]
 
 FORMULAS_MAX = 64  # formulas of requests that are kept compiled, per scenario
+
+
+@dataclass(frozen=True)
+class LoadedGraphs:
+    """The dense part in an engine: the items' graph and, when the variant splits it off, the user's. No variant: the
+    plain graph."""
+
+    items: LoadedGraph
+    variant: Variant | None = None
+    user: LoadedGraph | None = None
+
+    @property
+    def name(self) -> str:
+        """The variant's name."""
+        return PLAIN if self.variant is None else self.variant.name
 
 
 @dataclass(frozen=True)
@@ -35,7 +50,7 @@ class LoadedModel:
     """One version of a model in memory: what all scenarios that serve it share."""
 
     manifest: Manifest
-    graph: LoadedGraph
+    graphs: LoadedGraphs
     extractors: Mapping[str, Extractor]  # by side; a side without slots is absent
     caches: Mapping[str, FeatureCache | None]  # by side, user and item; None: requests bring the side's features
     tables: Mapping[str, Table | RemoteTable | HotRowCache]
@@ -82,27 +97,41 @@ def compile_plan(scenario: str, config: ScenarioConfig, model: LoadedModel) -> S
         spec=RequestSpec.of(manifest.schema, order, config.candidates_max, config.formula_inputs),
         heads=_heads(manifest),
         wire=pb.Plan(
-            model=manifest.model, version=manifest.version, engine=model.graph.engine, precision=model.graph.precision
+            model=manifest.model, version=manifest.version, engine=model.graphs.items.engine,
+            precision=model.graphs.items.precision, variant=model.graphs.name
         ),
     )
 
 
 def _pipeline(config: ScenarioConfig, model: LoadedModel, formula: str) -> Pipeline:
-    manifest, tables = model.manifest, list(model.tables)
+    manifest, tables, graphs = model.manifest, list(model.tables), model.graphs
+    items, users = _inputs_of(graphs, manifest)
     capsules = {side: extractor.capsule for side, extractor in model.extractors.items()}
     return Pipeline(
         arena=model.arena,
-        executable=model.graph.capsule,
+        executable=graphs.items.capsule,
         user=capsules.get("user"),
         context=capsules.get("context"),
         item=capsules.get("item"),
         tables=[(name, model.tables[name].capsule) for name in tables],
-        inputs=[_plan_input(entry, manifest, tables) for entry in manifest.graph.inputs],
+        inputs=[_plan_input(entry, manifest, tables) for entry in items],
         formula=Formula(formula, list(_heads(manifest)), list(config.formula_inputs)),
         slice_rows=config.slice_rows,
         user_cached=model.caches["user"] is not None,
         item_cached=model.caches["item"] is not None,
+        user_executable=None if graphs.user is None else graphs.user.capsule,
+        user_inputs=[_plan_input(entry, manifest, tables) for entry in users],
     )
+
+
+def _inputs_of(graphs: LoadedGraphs, manifest: Manifest) -> tuple[list[GraphInput], list[GraphInput]]:
+    """What requests feed to the items' graph, and to the user's, in the graphs' order."""
+    if graphs.variant is None:
+        return list(manifest.graph.inputs), []
+    by_name = {entry.name: entry for entry in manifest.graph.inputs}
+    user = graphs.variant.user
+    return ([by_name[name] for name in graphs.variant.inputs],
+            [] if user is None else [by_name[name] for name in user.inputs])
 
 
 def _heads(manifest: Manifest) -> tuple[str, ...]:

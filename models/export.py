@@ -19,6 +19,7 @@ from .package import Golden, Graph, GraphInput, GraphOutput, Source, TableFile, 
 from .passes import Cut, CutGraph, Variable, captured_variables, cut, freeze
 from .passes.dense import DenseGraph, DenseInput, Head
 from .passes.graph import node_of
+from .rewritten import rewritten
 from .tables import write_table
 from .tensors import input_specs
 from .vocabulary import Vocabulary
@@ -28,6 +29,7 @@ __all__ = ["Artifacts", "Servable", "build", "dense_graph", "export", "serving_f
 GRAPH_FILE, GOLDEN_FILE = "graph/item.pb", "golden.arrow"
 ROWS_MIN = 1_000
 TOLERANCE = 1e-6
+TOLERANCE_BF16 = 2e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +73,13 @@ class Artifacts:
 def export(model: Servable, out_dir: Path | str, version: int, notes: dict | None = None) -> Path:
     """Publishes the package `<out_dir>/<model's name>/<version>/` and returns its directory.
 
-    `notes` (plain JSON) goes into the manifest. Raises PackageExistsError when the version exists, GraphError when a
-    table cannot be cut, ExportCheckError when the graph still holds a table.
+    Beside the plain graph goes what all passes make of it, the variant `user_once`. `notes` (plain JSON) goes into the
+    manifest. Raises PackageExistsError when the version exists, GraphError when a table cannot be cut,
+    ExportCheckError when the graph still holds a table, or when a variant's scores leave the tolerance.
     """
     parts = build(model)
     golden, scores = model.golden()
+    variants = rewritten(dense_graph(model, parts), TOLERANCE)
     table_files = [
         TableFile(name=name, file=f"tables/{name}.parquet", dim=table.shape[1], dtype="f32",
                   rows=len(model.vocabularies[name].ids))
@@ -86,6 +90,8 @@ def export(model: Servable, out_dir: Path | str, version: int, notes: dict | Non
         (directory / "graph").mkdir()
         (directory / "tables").mkdir()
         (directory / GRAPH_FILE).write_bytes(_graph_bytes(parts.graph_def))
+        for variant in variants:
+            variant.write(directory)
         for file in table_files:
             vocabulary = model.vocabularies[file.name]
             write_table(directory / file.file, parts.tables[file.name], vocabulary.ids, vocabulary.oov_row)
@@ -103,9 +109,11 @@ def export(model: Servable, out_dir: Path | str, version: int, notes: dict | Non
             outputs=tuple(GraphOutput(head=head, name=f"{head}:0") for head in model.heads),
         ),
         tables=table_files,
-        golden=Golden(file=GOLDEN_FILE, rows=len(golden), tolerance={head: TOLERANCE for head in model.heads}),
+        golden=Golden(file=GOLDEN_FILE, rows=len(golden), tolerance={head: TOLERANCE for head in model.heads},
+                      tolerance_bf16={head: TOLERANCE_BF16 for head in model.heads}),
         fill=fill,
         notes={**model.notes, **(notes or {})},
+        variants=[variant.entry for variant in variants],
     )
 
 

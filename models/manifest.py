@@ -19,9 +19,10 @@ from feature_store.schema import Schema
 from feature_store.transforms import Slot
 
 from .errors import PackageError
+from .variants import Strict, Variant, variant_problems
 
 MANIFEST_FILE = "manifest.json"
-FORMAT = 1
+FORMAT = 2
 MANIFEST_BYTES_MAX = 16 << 20
 FILES_MAX = 4096
 VERSION_MAX = 10**18 - 1
@@ -33,11 +34,7 @@ _SHA256 = r"^[0-9a-f]{64}$"
 _Side = Literal["user", "item", "context"]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Source(_Strict):
+class Source(Strict):
     """Where a graph input's values come from.
 
     kind `values`: the slot's dense or padded values as they are; `lengths`: a padded slot's lengths, int32 [n]; `rows`:
@@ -51,7 +48,7 @@ class Source(_Strict):
     mode: Literal["sum", "mean", "sqrtn"] | None = None
 
 
-class GraphInput(_Strict):
+class GraphInput(Strict):
     """One fed tensor: name with port, dtype, shape (leading dim -1 for items, 1 for user and context), source."""
 
     name: str
@@ -61,14 +58,14 @@ class GraphInput(_Strict):
     source: Source
 
 
-class GraphOutput(_Strict):
+class GraphOutput(Strict):
     """One fetched tensor: float32 [n], the score of `head` per candidate."""
 
     head: str
     name: str
 
 
-class Graph(_Strict):
+class Graph(Strict):
     """The frozen graph's file with its feeds and fetches."""
 
     file: str
@@ -76,7 +73,7 @@ class Graph(_Strict):
     outputs: tuple[GraphOutput, ...]
 
 
-class TableFile(_Strict):
+class TableFile(Strict):
     """One embedding table: Parquet with columns `id` int64 and `row`; ids are raw ids after the slot's transforms."""
 
     name: str
@@ -86,15 +83,21 @@ class TableFile(_Strict):
     rows: int = Field(ge=0)
 
 
-class Golden(_Strict):
-    """Recorded requests with the training framework's scores, and how far a served score may be from them, per head."""
+class Golden(Strict):
+    """Recorded requests with the training framework's scores, and how far a served score may be from them, per head,
+    by the precision that it was computed in. No bf16 tolerance: the package is not for bf16."""
 
     file: str
     rows: int = Field(ge=1)
     tolerance: dict[str, float]
+    tolerance_bf16: dict[str, float] = Field(default_factory=dict)
+
+    def tolerance_in(self, precision: str) -> Mapping[str, float]:
+        """The tolerances of a precision, "f32" or "bf16"; empty when the package is not for it."""
+        return self.tolerance_bf16 if precision == "bf16" else self.tolerance
 
 
-class FileEntry(_Strict):
+class FileEntry(Strict):
     """What a file of the package must be."""
 
     sha256: str = Field(pattern=_SHA256)
@@ -108,8 +111,8 @@ class _SlotNames(BaseModel):
     feature: str
 
 
-class _Document(_Strict):
-    format: Literal[1]
+class _Document(Strict):
+    format: Literal[2]
     model: str
     version: int = Field(ge=1, le=VERSION_MAX)
     feature_schema: dict[str, Any] = Field(alias="schema")
@@ -117,6 +120,7 @@ class _Document(_Strict):
     graph: Graph
     tables: tuple[TableFile, ...]
     golden: Golden
+    variants: tuple[Variant, ...]
     files: dict[str, FileEntry] = Field(max_length=FILES_MAX)
     notes: dict[str, Any]
     manifest_sha256: str = Field(pattern=_SHA256)
@@ -124,7 +128,8 @@ class _Document(_Strict):
 
 @dataclass(frozen=True)
 class Manifest:
-    """A package's manifest, checked. `files` maps every other file's name to digest and size; `notes` is free JSON."""
+    """A package's manifest, checked. `files` maps every other file's name to digest and size; `notes` is free JSON;
+    `variants` are other ways to the scores of `graph`, the most rewritten last."""
 
     model: str
     version: int
@@ -135,6 +140,7 @@ class Manifest:
     golden: Golden
     files: Mapping[str, FileEntry]
     notes: Mapping[str, Any] = field(default_factory=dict)
+    variants: tuple[Variant, ...] = ()
 
     def slots_of(self, side: str) -> tuple[Slot, ...]:
         """The slots whose feature is on `side`, in the manifest's order."""
@@ -177,6 +183,7 @@ def manifest_bytes(manifest: Manifest) -> bytes:
         "graph": manifest.graph.model_dump(mode="json"),
         "tables": [t.model_dump(mode="json") for t in manifest.tables],
         "golden": manifest.golden.model_dump(mode="json"),
+        "variants": [variant.model_dump(mode="json") for variant in manifest.variants],
         "files": {name: entry.model_dump(mode="json") for name, entry in manifest.files.items()},
         "notes": dict(manifest.notes),
     }
@@ -220,6 +227,7 @@ def parse_manifest(raw: bytes) -> Manifest:
         golden=document.golden,
         files=MappingProxyType(document.files),
         notes=MappingProxyType(document.notes),
+        variants=document.variants,
     )
     _check(manifest)
     return manifest
@@ -244,7 +252,13 @@ def _check(manifest: Manifest) -> None:
         problems.append("graph.outputs: empty; a model needs at least one head")
     if set(heads) != set(manifest.golden.tolerance):
         problems.append(f"golden.tolerance: has {sorted(manifest.golden.tolerance)}, the heads are {sorted(heads)}")
-    problems += [f"golden.tolerance.{h}: {t} is not >= 0" for h, t in manifest.golden.tolerance.items() if not t >= 0]
+    if manifest.golden.tolerance_bf16 and set(heads) != set(manifest.golden.tolerance_bf16):
+        problems.append(f"golden.tolerance_bf16: has {sorted(manifest.golden.tolerance_bf16)}, the heads are "
+                        f"{sorted(heads)}")
+    for name in ("tolerance", "tolerance_bf16"):
+        problems += [f"golden.{name}.{h}: {t} is not >= 0" for h, t in getattr(manifest.golden, name).items()
+                     if not t >= 0]
+    problems += variant_problems(manifest.variants, {i.name: i.side for i in manifest.graph.inputs}, heads)
     if problems:
         raise PackageError(MANIFEST_FILE, "; ".join(problems[:20]))
 
@@ -270,6 +284,7 @@ def _file_problems(manifest: Manifest) -> list[str]:
     problems = [f"files: {name!r} is not a plain path inside the package" for name in unsafe]
     wanted = {"graph.file": manifest.graph.file, "golden.file": manifest.golden.file}
     wanted |= {f"tables.{t.name}.file": t.file for t in manifest.tables}
+    wanted |= {f"variants[{v.name}].file {i}": file for v in manifest.variants for i, file in enumerate(v.files)}
     absent = {where: file for where, file in wanted.items() if file not in manifest.files}
     return problems + [f"{where}: {file!r} is not among files" for where, file in absent.items()]
 

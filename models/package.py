@@ -2,7 +2,8 @@
 
     <repository>/<model>/<version>/
         manifest.json      written last; vouches for itself and for every other file
-        graph/item.pb      frozen graph
+        graph/item.pb      frozen graph, as the framework wrote it
+        graph/<variant>/   other graphs with the same scores: item.pb, and user.pb when the user's part is split off
         tables/*.parquet   embedding tables cut out of it
         golden.arrow       recorded inputs and scores
         assets/            whatever else the model needs
@@ -43,11 +44,13 @@ from .manifest import (
     manifest_bytes,
     parse_manifest,
 )
+from .variants import PLAIN, SharedTensor, UserGraph, Variant, VariantHead
 
 __all__ = [
-    "MANIFEST_FILE", "FileEntry", "Golden", "Graph", "GraphInput", "GraphOutput", "Manifest", "PackageError",
-    "PackageExistsError", "PackageMissingError", "Source", "TableFile", "is_safe_name", "list_versions", "publish",
-    "read_manifest", "verify", "version_dir", "write_package",
+    "MANIFEST_FILE", "PLAIN", "FileEntry", "Golden", "Graph", "GraphInput", "GraphOutput", "Manifest", "PackageError",
+    "PackageExistsError", "PackageMissingError", "SharedTensor", "Source", "TableFile", "UserGraph", "Variant",
+    "VariantHead", "is_safe_name", "list_versions", "publish", "read_manifest", "verify", "version_dir",
+    "write_package",
 ]
 
 _CHUNK_BYTES = 1 << 20
@@ -137,6 +140,7 @@ def write_package(
     golden: Golden,
     fill: Callable[[Path], None],
     notes: Mapping[str, Any] | None = None,
+    variants: Sequence[Variant] = (),
 ) -> Path:
     """Publishes one version and returns its directory.
 
@@ -147,7 +151,7 @@ def write_package(
     with publish(repository, model, version) as staging:
         fill(staging)
         files = {name: _describe(staging, name) for name in sorted(_walk(staging))}
-        parts = (schema, tuple(slots), graph, tuple(tables), golden, files, dict(notes or {}))
+        parts = (schema, tuple(slots), graph, tuple(tables), golden, files, dict(notes or {}), tuple(variants))
         raw = manifest_bytes(Manifest(model, version, *parts))
         parse_manifest(raw)
         (staging / MANIFEST_FILE).write_bytes(raw)

@@ -118,7 +118,8 @@ std::shared_ptr<PyExecutable> load_python(const nb::callable& function, const st
     delete object;
   });
   return std::make_shared<PyExecutable>(
-      specs, specs_of(outputs), [held, specs, count = outputs.size()](const Feed* feeds, const PyExecutable::Take& take) {
+      specs, specs_of(outputs),
+      [held, specs, count = outputs.size()](const Feed* feeds, const PyExecutable::Take& take) {
         call_python(*held, specs, count, feeds, take);
       });
 }
@@ -219,9 +220,9 @@ void bind_tensorflow(nb::module_& module) {
   nb::class_<TfExecutable> executable(
       module, "TensorFlowExecutable",
       "A graph in a TensorFlow session. Thread-safe.\n\n"
-      "inputs: (name, 'f32' | 'i64' | 'i32', shape with -1 for candidates); outputs: (name, shape), "
-      "float32, [-1] for a score a candidate; config_proto, run_options: serialised messages. Raises EngineError naming the input or output that "
-      "does not fit.");
+      "inputs: (name, 'f32' | 'i64' | 'i32', shape with -1 for candidates); outputs: (name, shape), float32, [-1] for "
+      "a score a candidate; config_proto, run_options: serialised messages. Raises EngineError naming the input or "
+      "output that does not fit.");
   executable.def(nb::new_(&load), "library"_a, "graph_def"_a, "inputs"_a, "outputs"_a,
                  "config_proto"_a = nb::bytes("", 0), "run_options"_a = nb::bytes("", 0));
   bind_executable(executable);
@@ -240,8 +241,8 @@ void bind_openvino(nb::module_& module) {
       module, "OpenVinoExecutable",
       "A graph compiled by OpenVINO. Thread-safe.\n\n"
       "inputs: as of TensorFlowExecutable; read: for each, whether the graph has it; outputs: (name, fetched tensor at "
-      "an end of the graph, shape); precision: 'f32' | 'bf16'; threads: of all lanes together. Raises EngineError naming the "
-      "input or output that does not fit, EngineUnavailable for a precision that this CPU lacks.");
+      "an end of the graph, shape); precision: 'f32' | 'bf16'; threads: of all lanes together. Raises EngineError "
+      "naming the input or output that does not fit, EngineUnavailable for a precision that this CPU lacks.");
   executable.def(nb::new_(&load_openvino), "library"_a, "graph_def"_a, "inputs"_a, "read"_a, "outputs"_a,
                  nb::kw_only(), "precision"_a, "lanes"_a, "threads"_a);
   bind_executable(executable);

@@ -172,8 +172,9 @@ void bind_pipeline(nb::module_& module) {
                        "Gather, lookup, run and order of a request in one native call without the GIL. Thread-safe.\n\n"
                        "inputs: one PlanInput for each input of the executable, in its order; slice_rows: a multiple "
                        "of 64, 0 for one slice; user_cached, item_cached: whether that side's features are stored, so "
-                       "that an id can be unknown; user_executable: run once a request on user_inputs, its outputs being "
-                       "the last inputs of `executable`. Raises PlanError naming the input or part that does not fit.")
+                       "that an id can be unknown; user_executable: run once a request on user_inputs, its outputs "
+                       "being the last inputs of `executable`. Raises PlanError naming the input or part that does not "
+                       "fit.")
       .def(nb::new_(&make_pipeline), nb::kw_only(), "arena"_a, "executable"_a, "user"_a = nb::none(),
            "context"_a = nb::none(), "item"_a = nb::none(), "tables"_a, "inputs"_a, "formula"_a,
            "slice_rows"_a = 512, "user_cached"_a = true, "item_cached"_a = true, "user_executable"_a = nb::none(),

@@ -41,11 +41,15 @@ def check_golden(folder: Path, plan: ScenarioPlan) -> dict[str, float]:
                 worst[head] = float(np.maximum(worst[head], difference))  # max() would let a NaN pass
     except (pa.ArrowException, KeyError, TypeError, OSError, FeatureError) as error:
         raise PackageRejected(f"{golden.file}: golden rows cannot be replayed: {error}") from error
+    tolerance = golden.tolerance_in(plan.wire.precision)
+    if not tolerance:
+        raise PackageRejected(f"{golden.file}: the manifest has no tolerance for {plan.wire.precision}, so the package "
+                              "is not for it; set engine.precision to f32")
     for head, difference in worst.items():
-        if difference <= golden.tolerance[head]:
+        if difference <= tolerance[head]:
             continue
         problem = (f"{golden.file}: head {head!r} differs from its golden scores by {difference:.3g}, "
-                   f"the manifest allows {golden.tolerance[head]:.3g}")
+                   f"the manifest allows {tolerance[head]:.3g} in {plan.wire.precision}")
         if not plan.model.remote or not np.isfinite(difference):
             raise PackageRejected(problem)
         # The golden scores are of the rows as exported, and deltas change rows on the shards.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,17 +10,17 @@ from feature_store import FeatureCache, FeatureStoreError, StorageError
 from lambda_svc._core import Arena
 from lambda_svc.config import EngineConfig, FeatureFile, ServiceConfig
 from lambda_svc.errors import ConfigError, PackageRejected, ResourceExhausted
-from lambda_svc.plan import LoadedModel, extractors_for
-from lambda_svc.session.engine import GraphSignature, LoadedGraph, TensorSpec
+from lambda_svc.plan import LoadedGraphs, LoadedModel, extractors_for
+from lambda_svc.session.engine import GraphSignature, TensorSpec
 from lambda_svc.session.kinds import GRAPH_SUFFIX, open_engine
 from lambda_svc.session.streams import Streams
-from models.package import Manifest
+from models.package import PLAIN, Manifest, Variant
 from paramserver import ParamServerError, Table
 
 if TYPE_CHECKING:
     from paramserver.remote import Cluster
 
-__all__ = ["load_model", "open_cluster", "signature_of"]
+__all__ = ["load_model", "open_cluster", "signature_of", "user_signature_of"]
 
 
 def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: Arena,
@@ -39,19 +40,50 @@ def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: A
         tables = {entry.name: remote.get(entry.name) or _table(folder, entry) for entry in manifest.tables}
     except (FeatureStoreError, ParamServerError) as error:
         raise PackageRejected(f"{manifest.model} version {manifest.version}: {error}") from error
-    graph = _graph(folder, manifest, config.engine)
-    return LoadedModel(manifest, graph, extractors, caches, tables, arena, Streams(config.engine.streams),
+    graphs = _graphs(folder, manifest, config.engine)
+    return LoadedModel(manifest, graphs, extractors, caches, tables, arena, Streams(config.engine.streams),
                        frozenset(remote))
 
 
-def _graph(folder: Path, manifest: Manifest, config: EngineConfig) -> LoadedGraph:
-    """The package's graph in the engine that the configuration names."""
-    file = str(Path(manifest.graph.file).with_suffix(GRAPH_SUFFIX[config.kind]))
+def _graphs(folder: Path, manifest: Manifest, config: EngineConfig) -> LoadedGraphs:
+    """The variant of the package's graph that the configuration names, in the engine that it names."""
+    variant = _variant(manifest, config)
+    engine = open_engine(config.kind, config.precision, lanes=config.streams, threads=config.intra_op_threads)
+    files = (manifest.graph.file,) if variant is None else variant.files
+    items = engine.load(_read(folder, manifest, files[0], config), signature_of(manifest, variant))
+    if variant is None or variant.user is None:
+        return LoadedGraphs(items, variant)
+    user = engine.load(_read(folder, manifest, files[1], config), user_signature_of(manifest, variant))
+    return LoadedGraphs(items, variant, user)
+
+
+def _variant(manifest: Manifest, config: EngineConfig) -> Variant | None:
+    """None for the plain graph."""
+    if config.variant == PLAIN:
+        return None
+    if config.variant == "best":
+        offered = [v for v in manifest.variants
+                   if all(_file(name, config.kind) in manifest.files for name in v.files)]
+        return offered[-1] if offered else None
+    named = [v for v in manifest.variants if v.name == config.variant]
+    if not named:
+        there = ", ".join([PLAIN, *(v.name for v in manifest.variants)])
+        raise PackageRejected(f"{manifest.model} version {manifest.version} has no variant {config.variant!r}; it has "
+                              f"{there}; set engine.variant to one of them, or to best")
+    return named[0]
+
+
+def _file(name: str, kind: str) -> str:
+    """The graph's file in the engine's format."""
+    return str(Path(name).with_suffix(GRAPH_SUFFIX[kind]))
+
+
+def _read(folder: Path, manifest: Manifest, name: str, config: EngineConfig) -> bytes:
+    file = _file(name, config.kind)
     if file not in manifest.files:
         raise PackageRejected(f"{manifest.model} version {manifest.version} has no {file}, which engine "
                               f"{config.kind} loads; export it anew, or choose another engine")
-    engine = open_engine(config.kind, config.precision, lanes=config.streams, threads=config.intra_op_threads)
-    return engine.load((folder / file).read_bytes(), signature_of(manifest))
+    return (folder / file).read_bytes()
 
 
 def open_cluster(config: ServiceConfig) -> Cluster | None:
@@ -106,7 +138,25 @@ def _table(folder: Path, entry) -> Table:
     return table
 
 
-def signature_of(manifest: Manifest) -> GraphSignature:
-    """Feeds and fetches of the package's graph, in the manifest's order."""
-    inputs = tuple(TensorSpec(entry.name, entry.dtype, tuple(entry.shape)) for entry in manifest.graph.inputs)
-    return GraphSignature(inputs, tuple(output.name for output in manifest.graph.outputs))
+def signature_of(manifest: Manifest, variant: Variant | None = None) -> GraphSignature:
+    """Feeds and fetches of the package's graph, or of a variant's graph of the items, in the manifest's order; what a
+    user's graph shares comes last."""
+    if variant is None:
+        return GraphSignature(_inputs(manifest, [entry.name for entry in manifest.graph.inputs]),
+                              tuple(output.name for output in manifest.graph.outputs))
+    shared = tuple(TensorSpec(tensor.name, "f32", tensor.shape) for tensor in variant.shared)
+    inputs = _inputs(manifest, variant.inputs) + shared
+    if variant.packed:
+        return GraphSignature(inputs, (variant.heads[0].name,), ((len(variant.heads), -1),))
+    return GraphSignature(inputs, tuple(head.name for head in variant.heads))
+
+
+def user_signature_of(manifest: Manifest, variant: Variant) -> GraphSignature:
+    """Feeds and fetches of a variant's graph of the user."""
+    return GraphSignature(_inputs(manifest, variant.user.inputs), tuple(tensor.name for tensor in variant.shared),
+                          tuple(tensor.shape for tensor in variant.shared))
+
+
+def _inputs(manifest: Manifest, names: Iterable[str]) -> tuple[TensorSpec, ...]:
+    by_name = {entry.name: entry for entry in manifest.graph.inputs}
+    return tuple(TensorSpec(name, by_name[name].dtype, tuple(by_name[name].shape)) for name in names)

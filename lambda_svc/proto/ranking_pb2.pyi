@@ -96,18 +96,20 @@ class Coverage(_message.Message):
     def __init__(self, source: _Optional[str] = ..., asked: _Optional[int] = ..., answered: _Optional[int] = ...) -> None: ...
 
 class Plan(_message.Message):
-    __slots__ = ("model", "version", "engine", "precision", "slices")
+    __slots__ = ("model", "version", "engine", "precision", "slices", "variant")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
     PRECISION_FIELD_NUMBER: _ClassVar[int]
     SLICES_FIELD_NUMBER: _ClassVar[int]
+    VARIANT_FIELD_NUMBER: _ClassVar[int]
     model: str
     version: int
     engine: str
     precision: str
     slices: int
-    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., engine: _Optional[str] = ..., precision: _Optional[str] = ..., slices: _Optional[int] = ...) -> None: ...
+    variant: str
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., engine: _Optional[str] = ..., precision: _Optional[str] = ..., slices: _Optional[int] = ..., variant: _Optional[str] = ...) -> None: ...
 
 class Reason(_message.Message):
     __slots__ = ("code", "count")

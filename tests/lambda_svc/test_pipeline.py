@@ -34,7 +34,7 @@ def pipeline_of(model: LoadedModel, arena: Arena, slice_rows: int) -> Pipeline:
         for entry in GRAPH.inputs
     ]
     return Pipeline(
-        arena=arena, executable=model.graph.capsule, inputs=inputs, slice_rows=slice_rows,
+        arena=arena, executable=model.graphs.items.capsule, inputs=inputs, slice_rows=slice_rows,
         tables=[(name, table.capsule) for name, table in model.tables.items()],
         formula=Formula("liked + 0.5 * engaged", ["liked", "engaged"]),
         **{side: extractor.capsule for side, extractor in model.extractors.items()},

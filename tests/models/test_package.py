@@ -168,7 +168,7 @@ def change(raw, path, value):
 
 
 @pytest.mark.parametrize("path, value, message", [
-    (("format",), 2, "format"),
+    (("format",), 3, "format"),
     (("version",), 0, "version"),
     (("version",), 10**18, "version"),
     (("version",), "1", "version"),

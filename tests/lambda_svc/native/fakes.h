@@ -118,8 +118,8 @@ class FakeTable final : public paramserver::RowSource {
   std::uint32_t dim_;
 };
 
-// Head h of a row is the sum of the row's feeds plus h, packed or not; an output of a fixed shape shares the sum out among
-// its values. `before` runs first in every run().
+// Head h of a row is the sum of the row's feeds plus h, packed or not; an output of a fixed shape shares the sum out
+// among its values. `before` runs first in every run().
 class FakeExecutable final : public Executable {
  public:
   FakeExecutable(std::vector<TensorSpec> inputs, std::size_t heads) : inputs_(std::move(inputs)) {
