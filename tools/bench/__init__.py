@@ -17,6 +17,7 @@ __all__ = ["BENCHMARKS", "names", "run", "summary"]
 # Name on the command line -> module with run(quick: bool) -> list[Figure].
 BENCHMARKS: dict[str, str] = {
     "deltas": "tools.bench.deltas",
+    "engines": "tools.bench.engines",
     "load": "tools.bench.load",
     "lookup": "tools.bench.lookup",
     "peers": "tools.bench.peers",

@@ -1,0 +1,10 @@
+"""Dense graphs in the installed engines, measured: what `bench engines` and the export report have in common.
+
+Importing this imports tensorflow.
+"""
+
+from .floor import Peaks, floor_ms, peaks
+from .request import DenseRequest, Lane, lane_name, lanes
+from .scores import Differences, differences
+
+__all__ = ["DenseRequest", "Differences", "Lane", "Peaks", "differences", "floor_ms", "lane_name", "lanes", "peaks"]
