@@ -14,6 +14,7 @@ from models.passes import PASSES, DenseGraph, apply, cost
 from tools.bench.figures import Figure, Interleaved, figure, interleave, missing
 
 from .floor import Peaks, floor_ms, peaks
+from .real import real_data
 from .request import DenseRequest, Lane, lane_name, lanes
 from .scores import differences
 
@@ -40,7 +41,7 @@ def measure(quick: bool) -> list[Figure]:
         own = zoo.get(name).definition.candidates
         for n in sorted({own, *CANDIDATES}):
             figures += _model(name, n, seen, rounds=9, passes=n == own)
-    return [*figures, *_forty(seen)]
+    return [*figures, *_forty(seen), *real_data()]
 
 
 def _model(name: str, n: int, seen: Peaks, rounds: int, passes: bool = False) -> Iterator[Figure]:

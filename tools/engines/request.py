@@ -57,23 +57,24 @@ class DenseRequest:
         self._dense = dense
         self._feeds = {name: aligned(value) for name, value in feeds.items()}
         self._items = {entry.name for entry in dense.inputs if entry.side == "item"}
-        self._n = max(len(self._feeds[name]) for name in self._items)
-        self._slice_rows = slice_rows or self._n
+        self._slice_rows = slice_rows
         engine = open_lane(lane)
         graphs = to_onnx(dense) if lane.kind == "onnxruntime" else {
             part: graph.SerializeToString(deterministic=True) for part, graph in dense.graphs().items()}
         self._item = engine.load(graphs["item"], _item_signature(dense))
         self._user = engine.load(graphs["user"], _user_signature(dense)) if dense.user is not None else None
 
-    def run(self) -> dict[str, np.ndarray]:
-        """{head: float32 [n]}"""
-        feeds = dict(self._feeds)
+    def run(self, feeds: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+        """{head: float32 [n]} of the request, or of another one's feeds."""
+        feeds = dict(self._feeds if feeds is None else feeds)
+        n = max(len(feeds[name]) for name in self._items)
+        slice_rows = self._slice_rows or n
         if self._user is not None:
             shared, _ = self._user.executable.fetch(self._fed(self._user, feeds, 0, 1), 1)
             feeds |= {entry.name: value for entry, value in zip(self._dense.shared, shared, strict=True)}
         parts = []
-        for first in range(0, self._n, self._slice_rows):
-            rows = min(self._slice_rows, self._n - first)
+        for first in range(0, n, slice_rows):
+            rows = min(slice_rows, n - first)
             parts.append(self._item.executable.fetch(self._fed(self._item, feeds, first, rows), rows)[0])
         outputs = {name: np.concatenate([part[i] for part in parts], axis=-1)
                    for i, name in enumerate(self._dense.outputs)}
