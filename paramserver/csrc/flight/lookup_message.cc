@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <utility>
+#include <vector>
 
 namespace paramserver::flight {
 namespace {
@@ -46,6 +47,20 @@ std::string batch_problem(const arrow::RecordBatch& batch, std::uint32_t ids) {
   return {};
 }
 
+// The transport leaves a batch where its bytes arrived, which may be any address.
+void take_ids(std::shared_ptr<arrow::RecordBatch> batch, LookupMessage* message) {
+  const std::int64_t* ids = std::static_pointer_cast<arrow::Int64Array>(batch->column(0))->raw_values();
+  if (reinterpret_cast<std::uintptr_t>(ids) % alignof(std::int64_t) == 0) {
+    message->ids = ids;
+    message->memory = std::move(batch);
+    return;
+  }
+  auto copy = std::make_shared<std::vector<std::int64_t>>(message->header.ids);
+  std::memcpy(copy->data(), ids, copy->size() * sizeof(std::int64_t));
+  message->ids = copy->data();
+  message->memory = std::move(copy);
+}
+
 }  // namespace
 
 std::variant<LookupMessage, BadMessage> read_lookup(const std::uint8_t* metadata, std::size_t bytes,
@@ -62,10 +77,7 @@ std::variant<LookupMessage, BadMessage> read_lookup(const std::uint8_t* metadata
   if (problem.empty() && batch != nullptr) problem = batch_problem(*batch, header.ids);
   if (!problem.empty()) return BadMessage{header.lookup, std::move(problem)};
   message.table.assign(reinterpret_cast<const char*>(metadata) + sizeof header, header.name_bytes);
-  if (header.ids > 0) {
-    message.ids = std::static_pointer_cast<arrow::Int64Array>(batch->column(0))->raw_values();
-    message.batch = std::move(batch);
-  }
+  if (header.ids > 0) take_ids(std::move(batch), &message);
   return message;
 }
 

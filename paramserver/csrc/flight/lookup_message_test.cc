@@ -50,6 +50,24 @@ void test_good() {
   CHECK(std::holds_alternative<LookupMessage>(read_lookup(empty.data(), empty.size(), nullptr)));
 }
 
+// A batch may lie at any address; its ids are read at one that int64 may have.
+void test_odd_addresses() {
+  LookupHeader header;
+  header.ids = 3;
+  const auto bytes = metadata(header, "item");
+  const std::int64_t ids[] = {5, -1, 9};
+  for (std::int64_t shift = 0; shift < 8; ++shift) {
+    const auto memory = std::shared_ptr<arrow::Buffer>(arrow::AllocateBuffer(64).ValueOrDie());
+    std::memcpy(memory->mutable_data() + shift, ids, sizeof ids);
+    const auto data = arrow::ArrayData::Make(arrow::int64(), 3, {nullptr, arrow::SliceBuffer(memory, shift, 24)}, 0);
+    const auto read = read_lookup(bytes.data(), bytes.size(),
+                                  arrow::RecordBatch::Make(ids_batch({1})->schema(), 3, {data}));
+    const auto* message = std::get_if<LookupMessage>(&read);
+    CHECK(message != nullptr && reinterpret_cast<std::uintptr_t>(message->ids) % alignof(std::int64_t) == 0);
+    CHECK(message != nullptr && std::memcmp(message->ids, ids, sizeof ids) == 0);
+  }
+}
+
 void test_bad_headers() {
   LookupHeader header;
   header.ids = 1;
@@ -112,6 +130,7 @@ void test_noise() {
 
 void test_lookup_messages() {
   test_good();
+  test_odd_addresses();
   test_bad_headers();
   test_bad_batches();
   test_noise();
