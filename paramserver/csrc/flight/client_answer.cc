@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "paramserver/csrc/flight/binary_value.h"
+
 namespace paramserver::flight {
 namespace {
 
@@ -20,7 +22,7 @@ std::string_view value_of(const arrow::RecordBatch& batch, int i, std::string* p
     *problem = "column " + std::to_string(i) + " is " + column.type()->ToString() + ", expected one binary value";
     return {};
   }
-  return static_cast<const arrow::BinaryArray&>(column).GetView(0);
+  return binary_value(column);
 }
 
 std::string read_rows(Chunk* chunk) {

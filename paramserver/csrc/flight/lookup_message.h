@@ -1,7 +1,7 @@
 // Reads one message of a lookup stream (wire.h) and says what is wrong with it. The bytes are a stranger's: every field
 // is checked against what came, and nothing is trusted before.
 //
-// Thread-safety: a pure function. Ownership: a LookupMessage keeps the batch, or its own copy of ids that came at an odd
+// Thread-safety: a pure function. Ownership: a LookupMessage keeps the batch, or a copy of ids that came at an odd
 // address, so its ids stay readable.
 #pragma once
 

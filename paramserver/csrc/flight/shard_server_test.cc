@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "paramserver/csrc/check.h"
+#include "paramserver/csrc/flight/binary_value.h"
 #include "paramserver/csrc/flight/flight_test.h"
 
 namespace paramserver::flight {
@@ -74,7 +75,7 @@ bool take(fl::FlightStreamReader& reader, std::map<std::uint64_t, Asked>& open, 
     return true;
   }
   CHECK(header.first == asked.got && header.epoch == asked.epoch && header.dim == 3);
-  const auto rows = std::static_pointer_cast<arrow::BinaryArray>(chunk.data->column(0))->GetView(0);
+  const auto rows = binary_value(*chunk.data->column(0));
   CHECK(rows.size() == header.count * 12u);
   if (header.count > 0) {
     float row[3];
