@@ -68,9 +68,10 @@ class EngineConfig(_Frozen):
 
     precision: what products are computed in; feeds and scores are float32 in any case. variant: which of the package's
     graphs runs: plain is as the framework wrote it, best the one rewritten most; a name is refused where it is not.
+    kind auto measures what is installed, and keeps the fastest; precision bf16 then allows both.
     """
 
-    kind: Literal["tensorflow", "openvino", "onnxruntime"] = "tensorflow"
+    kind: Literal["tensorflow", "openvino", "onnxruntime", "auto"] = "tensorflow"
     precision: Literal["f32", "bf16"] = "f32"
     variant: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")] = "best"
     streams: Annotated[int, Field(ge=1, le=256)] = 1

@@ -22,7 +22,7 @@ from lambda_svc import config as config_file
 from lambda_svc._core import Arena, CancelFlag
 from lambda_svc.config import ServiceConfig
 from lambda_svc.errors import ConfigError, LambdaError, status_code_name
-from lambda_svc.lifecycle import check_golden, load_model, open_cluster, take_in
+from lambda_svc.lifecycle import check_golden, load_model, open_cluster, settle, take_in
 from lambda_svc.plan import LoadedModel, ScenarioPlan, compile_plan
 from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.proto import ranking_pb2_grpc as pb_grpc
@@ -194,7 +194,10 @@ def load_plans(config: ServiceConfig) -> dict[str, ScenarioPlan]:
         source = config_file.package_dir(config.repository, scenario)
         if source not in models:
             folder, manifest = take_in(source, config.work_dir)
-            models[source] = folder, load_model(folder, manifest, config, arena, cluster)
+            model = load_model(folder, manifest, config, arena, cluster)
+            if config.engine.kind == "auto":
+                model = settle(folder, model, (name, scenario), config.engine, config.repository)
+            models[source] = folder, model
         folder, model = models[source]
         plan = compile_plan(name, scenario, model)
         golden = ", ".join(f"{head} {worst:.1e}" for head, worst in check_golden(folder, plan).items())

@@ -19,7 +19,7 @@ from lambda_svc.errors import PackageRejected
 from lambda_svc.plan import ScenarioPlan
 from lambda_svc.request import SIDES, NativeColumn
 
-__all__ = ["check_golden"]
+__all__ = ["check_golden", "golden_request"]
 
 TIME_LIMIT_S = 120
 
@@ -57,6 +57,19 @@ def check_golden(folder: Path, plan: ScenarioPlan) -> dict[str, float]:
     return worst
 
 
+def golden_request(folder: Path, plan: ScenarioPlan, candidates: int) -> dict:
+    """Arguments for Pipeline.rank: the first golden group with its candidates repeated. Raises PackageRejected."""
+    golden = plan.model.manifest.golden
+    try:
+        with pa.memory_map(str(folder / golden.file)) as source:
+            group = next(_groups(pa.ipc.open_file(source).read_all()))
+        rows = min(candidates, plan.config.candidates_max)
+        group = pa.concat_tables([group] * -(-rows // group.num_rows)).slice(0, rows).combine_chunks()
+        return _request(group, plan)
+    except (pa.ArrowException, KeyError, TypeError, OSError, FeatureError, StopIteration) as error:
+        raise PackageRejected(f"{golden.file}: golden rows cannot be replayed: {error}") from error
+
+
 def _groups(table: pa.Table) -> Iterator[pa.Table]:
     group = table.column("group").to_numpy()
     starts = np.flatnonzero(np.diff(group, prepend=group[:1] - 1))
@@ -65,8 +78,17 @@ def _groups(table: pa.Table) -> Iterator[pa.Table]:
 
 
 def _differences(group: pa.Table, plan: ScenarioPlan) -> dict[str, float]:
+    result = plan.pipeline.rank(**_request(group, plan))
+    differences = {}
+    for head, scores in zip(plan.heads, result.heads):
+        expected = group.column(f"score:{head}").to_numpy()[result.positions]
+        differences[head] = float(np.max(np.abs(scores - expected), initial=0.0))
+    return differences
+
+
+def _request(group: pa.Table, plan: ScenarioPlan) -> dict:
     rows = group.num_rows
-    result = plan.pipeline.rank(
+    return dict(
         user_id=0,
         candidate_ids=np.zeros(rows, np.int64),
         columns=list(_columns(group, plan)),
@@ -74,11 +96,6 @@ def _differences(group: pa.Table, plan: ScenarioPlan) -> dict[str, float]:
         top_k=0,
         deadline_ns=time.monotonic_ns() + TIME_LIMIT_S * 10**9,
     )
-    differences = {}
-    for head, scores in zip(plan.heads, result.heads):
-        expected = group.column(f"score:{head}").to_numpy()[result.positions]
-        differences[head] = float(np.max(np.abs(scores - expected), initial=0.0))
-    return differences
 
 
 def _columns(group: pa.Table, plan: ScenarioPlan) -> Iterator[NativeColumn]:

@@ -20,7 +20,7 @@ from paramserver import ParamServerError, Table
 if TYPE_CHECKING:
     from paramserver.remote import Cluster
 
-__all__ = ["load_model", "open_cluster", "signature_of", "user_signature_of"]
+__all__ = ["load_graphs", "load_model", "open_cluster", "signature_of", "user_signature_of"]
 
 
 def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: Arena,
@@ -40,13 +40,16 @@ def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: A
         tables = {entry.name: remote.get(entry.name) or _table(folder, entry) for entry in manifest.tables}
     except (FeatureStoreError, ParamServerError) as error:
         raise PackageRejected(f"{manifest.model} version {manifest.version}: {error}") from error
-    graphs = _graphs(folder, manifest, config.engine)
+    graphs = load_graphs(folder, manifest, config.engine)
     return LoadedModel(manifest, graphs, extractors, caches, tables, arena, Streams(config.engine.streams),
                        frozenset(remote))
 
 
-def _graphs(folder: Path, manifest: Manifest, config: EngineConfig) -> LoadedGraphs:
-    """The variant of the package's graph that the configuration names, in the engine that it names."""
+def load_graphs(folder: Path, manifest: Manifest, config: EngineConfig) -> LoadedGraphs:
+    """The variant of the package's graph that the configuration names, in the engine that it names; for auto, what
+    stands in until an engine is chosen: TensorFlow. Raises PackageRejected, EngineError, EngineUnavailable."""
+    if config.kind == "auto":
+        config = config.model_copy(update={"kind": "tensorflow", "precision": "f32"})
     variant = _variant(manifest, config)
     engine = open_engine(config.kind, config.precision, lanes=config.streams, threads=config.intra_op_threads)
     files = (manifest.graph.file,) if variant is None else variant.files

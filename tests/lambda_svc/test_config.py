@@ -105,7 +105,7 @@ scenarios:
     ("server: {threads: 5}", "server.threads: unknown field 'threads'; did you mean 'rpc_threads'? fields: listen, "),
     ("server: {listen: here}", "server.listen: expected HOST:PORT with a port of 0 to 65535, got 'here'"),
     ("server: 7", "server: expected a mapping, got 7"),
-    ("engine: {kind: x}", "engine.kind: expected 'tensorflow', 'openvino' or 'onnxruntime', got 'x'"),
+    ("engine: {kind: x}", "engine.kind: expected 'tensorflow', 'openvino', 'onnxruntime' or 'auto', got 'x'"),
     ("engine: {kind: onnxruntime, precision: bf16}", "engine.precision: expected f32 with onnxruntime"),
     ("colour: red", "colour: unknown field 'colour'; fields: repository, "),
     ("scenarios: {}", "scenarios: name at least one scenario"),
