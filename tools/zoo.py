@@ -74,3 +74,37 @@ def export(
         raise typer.Exit(1) from None
     megabytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 1e6
     typer.echo(f"exported {path} ({megabytes:,.1f} MB, {time.perf_counter() - started:.1f} s)")
+
+
+@app.command(epilog=examples("lambda-svc zoo report din build/report",
+                             "lambda-svc zoo report cross build/report --candidates 100"))
+def report(
+    name: Annotated[str, typer.Argument(help="two_tower, din, din_long, cross or dlrm.")],
+    out: Annotated[Path, typer.Argument(help="Folder for NAME.md and NAME.html.")],
+    size: Annotated[Size, typer.Option(help="How large.")] = Size.base,
+    candidates: Annotated[int, typer.Option(help="Of a request; 0: as many as its scenario has.", min=0)] = 0,
+) -> None:
+    """Measure what each pass saves in each engine, and write it as Markdown and HTML; takes about a minute."""
+    import numpy as np
+    from rich.console import Console
+
+    from models.errors import ModelsError
+    from models.notices import without_notices
+
+    console = Console()
+    try:
+        with console.status("loading TensorFlow") as status, without_notices():
+            from models import zoo
+            from tools.engines.report import html, markdown, measure_report
+
+            entry = zoo.get(name, size.value)
+            plain, feeds = entry.dense()
+            n = candidates or entry.definition.candidates
+            found = measure_report(entry.name, plain, feeds(n, np.random.default_rng(0)), n, status.update)
+        out.mkdir(parents=True, exist_ok=True)
+        for suffix, text in (("md", markdown(found)), ("html", html(found))):
+            (out / f"{entry.name}.{suffix}").write_text(text)
+            typer.echo(f"wrote {out / f'{entry.name}.{suffix}'}")
+    except (ModelsError, OSError) as error:
+        typer.echo(f"lambda-svc: no report: {error}", err=True)
+        raise typer.Exit(1) from None
