@@ -3,8 +3,9 @@
 Importing this imports tensorflow.
 """
 
-from .floor import Peaks, floor_ms, peaks
+from .floor import Peaks, Probes, floor_ms
 from .request import DenseRequest, Lane, lane_name, lanes
 from .scores import Differences, differences
 
-__all__ = ["DenseRequest", "Differences", "Lane", "Peaks", "differences", "floor_ms", "lane_name", "lanes", "peaks"]
+__all__ = ["DenseRequest", "Differences", "Lane", "Peaks", "Probes", "differences", "floor_ms",
+           "lane_name", "lanes"]
