@@ -10,6 +10,7 @@ import typer
 
 from tools.examples import examples
 from tools.ps.cli import app as ps_app
+from tools.zoo import Size
 from tools.zoo import app as zoo_app
 
 __all__ = ["main"]
@@ -92,6 +93,28 @@ def demo(
     if data not in ("auto", "movielens", "generated"):
         _fail(f"--data: got {data!r}; expected auto, movielens or generated")
     raise typer.Exit(the_demo.run(the_demo.DemoOptions(data, seed, users, keep)))
+
+
+@app.command(epilog=examples("lambda-svc export din --out build/models --report build/report",
+                              "lambda-svc export dlrm --size large --out build/models --version 2"))
+def export(
+    model: Annotated[str, typer.Argument(help="Zoo model: two_tower, din, din_long, cross or dlrm.")],
+    out: Annotated[Path, typer.Option(help="Model repository to publish into.")],
+    size: Annotated[Size, typer.Option(help="How large.")] = Size.base,
+    seed: Annotated[int, typer.Option(help="Of the weights and of the golden requests.", min=0)] = 0,
+    version: Annotated[int, typer.Option(help="Version to publish.", min=1)] = 1,
+    report: Annotated[Path | None, typer.Option(help="Also measure every pass in every engine: print the report, and "
+                                                "write it as Markdown and HTML into this folder.")] = None,
+    candidates: Annotated[int, typer.Option(help="Of the report's request; 0: as many as the scenario has.",
+                                            min=0)] = 0,
+) -> None:
+    """Publish a model: cut, frozen, rewritten and checked against itself; whole or not at all."""
+    from tools import export as the_export
+
+    code = the_export.publish(model, size.value, seed, out, version)
+    if code == 0 and report is not None:
+        code = the_export.report(model, size.value, seed, report, candidates, shown=True)
+    raise typer.Exit(code)
 
 
 @app.command(epilog=examples("lambda-svc push build/din_mmoe/1 /srv/models"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ import typer
 
 from tools.examples import examples
 
-__all__ = ["app"]
+__all__ = ["Size", "app"]
 
 app = typer.Typer(no_args_is_help=True, help="Models with random weights, one per scenario, for load tests.",
                   epilog=examples("lambda-svc zoo table", "lambda-svc zoo export din build/zoo --size small"))
@@ -60,20 +59,9 @@ def export(
     version: Annotated[int, typer.Option(help="Version to publish.", min=1)] = 1,
 ) -> None:
     """Write the package of a zoo model: graph, tables, golden rows. Equal arguments give equal bytes."""
-    from models.errors import ModelsError
-    from models.notices import without_notices
+    from tools.export import publish
 
-    started = time.perf_counter()
-    try:
-        with without_notices():
-            from models import zoo
-            from models.export import export as export_model
-        path = export_model(zoo.get(name, size.value).servable(seed), out, version)
-    except (ModelsError, OSError) as error:
-        typer.echo(f"lambda-svc: not exported: {error}", err=True)
-        raise typer.Exit(1) from None
-    megabytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 1e6
-    typer.echo(f"exported {path} ({megabytes:,.1f} MB, {time.perf_counter() - started:.1f} s)")
+    raise typer.Exit(publish(name, size.value, seed, out, version))
 
 
 @app.command(epilog=examples("lambda-svc zoo report din build/report",
@@ -85,26 +73,6 @@ def report(
     candidates: Annotated[int, typer.Option(help="Of a request; 0: as many as its scenario has.", min=0)] = 0,
 ) -> None:
     """Measure what each pass saves in each engine, and write it as Markdown and HTML; takes about a minute."""
-    import numpy as np
-    from rich.console import Console
+    from tools.export import report as write_report
 
-    from models.errors import ModelsError
-    from models.notices import without_notices
-
-    console = Console()
-    try:
-        with console.status("loading TensorFlow") as status, without_notices():
-            from models import zoo
-            from tools.engines.report import html, markdown, measure_report
-
-            entry = zoo.get(name, size.value)
-            plain, feeds = entry.dense()
-            n = candidates or entry.definition.candidates
-            found = measure_report(entry.name, plain, feeds(n, np.random.default_rng(0)), n, status.update)
-        out.mkdir(parents=True, exist_ok=True)
-        for suffix, text in (("md", markdown(found)), ("html", html(found))):
-            (out / f"{entry.name}.{suffix}").write_text(text)
-            typer.echo(f"wrote {out / f'{entry.name}.{suffix}'}")
-    except (ModelsError, OSError) as error:
-        typer.echo(f"lambda-svc: no report: {error}", err=True)
-        raise typer.Exit(1) from None
+    raise typer.Exit(write_report(name, size.value, 0, out, candidates))

@@ -16,8 +16,8 @@ from tools.cli import app
 from tests.models import package_fixture
 from tools.rank_once import parse_ids, parse_inputs
 
-COMMANDS = ["serve", "rank", "demo", "push", "doctor", "bench", "config", "config check", "zoo",
-            "zoo export", "zoo table"]
+COMMANDS = ["serve", "rank", "demo", "push", "doctor", "bench", "export", "config", "config check", "zoo",
+            "zoo export", "zoo report", "zoo table"]
 
 
 def invoke(*arguments: str):

@@ -8,10 +8,12 @@ from typer.testing import CliRunner
 
 from lambda_svc.errors import EngineUnavailable
 from models import zoo
-from models.passes import PASSES
+from models.errors import GraphError
+from models.passes import PASSES, apply
 from tools.cli import app
 from tools.engines import report as reports
-from tools.engines.request import DenseRequest
+from tools.engines.report_text import html, markdown
+from tools.engines.request import DenseRequest, Lane
 
 
 def test_the_command_writes_both(tmp_path):
@@ -36,7 +38,7 @@ def test_what_is_skipped_says_why(monkeypatch):
     monkeypatch.setattr(reports, "DenseRequest", Lacking)
     plain, feeds = zoo.dense("two_tower", "small")
     found = reports.measure_report("two_tower", plain, feeds(20, np.random.default_rng(0)), 20)
-    text, page = reports.markdown(found), reports.html(found)
+    text, page = markdown(found), html(found)
     assert "* openvino f32: every step: OpenVINO's <library> was not found" in text and "| skipped |" in text
     assert "&lt;library&gt;" in page and "<library>" not in page and "openvino" not in page.split("<h2>Passes")[0]
 
@@ -45,3 +47,31 @@ def test_what_is_skipped_says_why(monkeypatch):
 def test_a_model_that_is_not_there(tmp_path, name, message):
     done = CliRunner().invoke(app, ["zoo", "report", name, str(tmp_path / "out")])
     assert done.exit_code == 1 and message in done.output and not (tmp_path / "out").exists()
+
+
+def test_a_pass_that_cannot_read_the_graph_ends_the_chain_and_is_named(monkeypatch):
+    def refusing(dense, names):
+        if "merge_parallel" in names:
+            raise GraphError("a loop in 'while'")
+        return apply(dense, names)
+
+    monkeypatch.setattr(reports, "apply", refusing)
+    monkeypatch.setattr(reports, "lanes", lambda: (Lane("tensorflow", "f32"),))
+    plain, feeds = zoo.dense("two_tower", "small")
+    found = reports.measure_report("two_tower", plain, feeds(20, np.random.default_rng(0)), 20)
+    assert [step.name for step in found.steps] == ["plain", *list(PASSES)[:list(PASSES).index("merge_parallel")]]
+    assert "* pass merge_parallel and those after it: a loop in 'while'" in markdown(found)
+    assert "a loop in" in html(found)
+
+
+def test_export_publishes_and_prints_the_report(tmp_path, monkeypatch):
+    monkeypatch.setattr(reports, "lanes", lambda: (Lane("tensorflow", "f32"),))
+    arguments = ["export", "two_tower", "--size", "small", "--out", str(tmp_path / "models"), "--report",
+                 str(tmp_path / "report"), "--candidates", "20"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "models" / "two_tower_small" / "1" / "manifest.json").is_file()
+    assert (tmp_path / "report" / "two_tower_small.md").read_text() in done.output
+    assert (tmp_path / "report" / "two_tower_small.html").is_file()
+    again = CliRunner().invoke(app, arguments)
+    assert again.exit_code == 1 and "not exported" in again.output
