@@ -13,7 +13,7 @@ never looked up (a dense kernel) is not a table and stays. Only shapes are looke
 matter.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,6 +27,7 @@ from .variables import Variable
 __all__ = ["Cut", "CutGraph", "cut"]
 
 Mode = Literal["rows", "sum", "mean", "sqrtn"]
+_Slot = tuple[str, str, Mode]  # variable, placeholder of its ids, how they are pooled
 
 _POOLING: Mapping[str, Mode] = {
     "SparseSegmentSum": "sum", "SparseSegmentMean": "mean", "SparseSegmentSqrtN": "sqrtn",
@@ -69,45 +70,81 @@ def cut(
     outputs: Collection[str],
     rows_min: int,
     always: Collection[str] = (),
+    refused: Callable[[str, GraphError], None] | None = None,
 ) -> CutGraph:
     """Cuts every table with at least `rows_min` rows, and every table looked up by a placeholder in `always`.
 
     `variables` is keyed by graph node (see captured_variables); `outputs` are tensor names. Id placeholders that
     nothing else reads disappear. Raises GraphError for a table that cannot leave the graph, naming the node in the
-    way.
+    way; with `refused`, such a table stays, and `refused` is told its name and that error.
     """
     graph = GraphIndex(graph_def)
     needed = graph.needed(outputs)
-    placed: dict[tuple[str, str, Mode], tuple[Cut, str | None]] = {}
+    placed: dict[_Slot, tuple[Cut, str | None]] = {}
     for name in sorted(variables):
         shape = variables[name].shape
         if name not in needed or len(shape) != 2 or (shape[0] < rows_min and not always):
             continue
-        found = _lookups(graph, name, needed)
-        ids = {lookup: _ids_placeholder(graph, reference, shape[0]) for lookup, (_, reference) in found.items()}
-        if not found or (shape[0] < rows_min and not set(ids.values()) & set(always)):
+        try:
+            slots = _slots(graph, name, variables[name], needed, placed, always if shape[0] < rows_min else None)
+        except GraphError as error:
+            if refused is None:
+                raise
+            refused(name, error)
             continue
-        _refuse_other_readers(graph, name, found, needed)
-        if variables[name].dtype != np.float32:
-            raise GraphError(f"table {name!r} is {variables[name].dtype}; only float32 tables can be cut")
-        for lookup, (mode, _) in sorted(found.items()):
-            if ids[lookup] is None:
-                raise GraphError(f"the ids of lookup {lookup!r} are computed inside the graph, not fed; feed them")
-            key, bags = (name, ids[lookup], mode), None if mode == "rows" else _bags_placeholder(graph, lookup)
+        for lookup, (key, bags) in slots.items():
             if key not in placed:
                 placed[key] = (_place_input(graph, *key, dim=shape[1]), bags)
-            if placed[key][1] != bags:
-                raise GraphError(f"ids {ids[lookup]!r} are pooled by {placed[key][1]!r} and by {bags!r}; one slot has "
-                                 "one way to cut its ids into bags: feed them as two")
             graph.rewire(lookup, placed[key][0].input)
     graph.drop_variable_waits()
     cuts, result = tuple(placed_cut for placed_cut, _ in placed.values()), graph.pruned(outputs)
     left = {node.name for node in result.node}
-    for one in cuts:
-        if one.variable in left or one.input not in left:
-            raise GraphError(f"table {one.variable!r} is still read although its lookups were cut: is a lookup itself "
-                             "an output, or waited for? Put an Identity behind it")
-    return CutGraph(result, cuts, {n: v for n, v in variables.items() if n in left})
+    held = {one.variable for one in cuts if one.variable in left or one.input not in left}
+    for name in sorted(held):
+        error = GraphError(f"table {name!r} is still read although its lookups were cut: is a lookup itself an output, "
+                           "or waited for? Put an Identity behind it")
+        if refused is None:
+            raise error
+        refused(name, error)
+    if held:
+        others = {name: variable for name, variable in variables.items() if name not in held}
+        again = cut(graph_def, others, outputs, rows_min, always, lambda name, error: None)
+        return CutGraph(again.graph_def, again.cuts, _left(again.graph_def, variables))
+    return CutGraph(result, cuts, _left(result, variables))
+
+
+def _left(graph_def, variables: Mapping[str, Variable]) -> dict[str, Variable]:
+    left = {node.name for node in graph_def.node}
+    return {name: variable for name, variable in variables.items() if name in left}
+
+
+def _slots(graph: GraphIndex, name: str, variable: Variable, needed: set[str], placed: Mapping,
+           only: Collection[str] | None) -> dict[str, tuple[_Slot, str | None]]:
+    """Lookup node -> (the slot that takes its place, the placeholder of its bags) for every lookup of a table.
+
+    Empty for a variable that is never looked up, or by none of the placeholders `only`. Changes nothing. Raises
+    GraphError when the table cannot leave.
+    """
+    found = _lookups(graph, name, needed)
+    ids = {lookup: _ids_placeholder(graph, reference, variable.shape[0]) for lookup, (_, reference) in found.items()}
+    if not found or (only is not None and not set(ids.values()) & set(only)):
+        return {}
+    _refuse_other_readers(graph, name, found, needed)
+    if variable.dtype != np.float32:
+        raise GraphError(f"table {name!r} is {variable.dtype}; only float32 tables can be cut")
+    slots: dict[str, tuple[_Slot, str | None]] = {}
+    bags_of = {key: bags for key, (_, bags) in placed.items()}
+    for lookup, (mode, _) in sorted(found.items()):
+        if ids[lookup] is None:
+            raise GraphError(f"the ids of lookup {lookup!r} are computed inside the graph, not fed; feed them")
+        key, bags = (name, ids[lookup], mode), None if mode == "rows" else _bags_placeholder(graph, lookup)
+        if mode == "rows" and _unknown_rank(graph.nodes[ids[lookup]]):
+            raise GraphError(f"ids placeholder {ids[lookup]!r} has no known rank; declare its shape")
+        if bags_of.setdefault(key, bags) != bags:
+            raise GraphError(f"ids {ids[lookup]!r} are pooled by {bags_of[key]!r} and by {bags!r}; one slot has "
+                             "one way to cut its ids into bags: feed them as two")
+        slots[lookup] = (key, bags)
+    return slots
 
 
 def _reads(graph: GraphIndex, readers: Mapping, name: str, needed: set[str]) -> list[tuple[str, int]]:
@@ -210,11 +247,12 @@ def _refuse_other_readers(graph: GraphIndex, name: str, lookups: Collection[str]
             raise GraphError(f"table {name!r} is also read by {reader!r} ({op}); a cut table may only be looked up")
 
 
+def _unknown_rank(placeholder) -> bool:
+    return "shape" not in placeholder.attr or placeholder.attr["shape"].shape.unknown_rank
+
+
 def _place_input(graph: GraphIndex, variable: str, ids: str, mode: Mode, dim: int) -> Cut:
-    source = graph.nodes[ids]
-    shape = source.attr["shape"].shape if "shape" in source.attr else tf.TensorShape(None).as_proto()
-    if mode == "rows" and shape.unknown_rank:
-        raise GraphError(f"ids placeholder {ids!r} has no known rank; declare its shape")
+    shape = graph.nodes[ids].attr["shape"].shape
     dims = [d.size if d.size >= 0 else None for d in shape.dim] if mode == "rows" else [None]
     name = f"{ids}_{mode}"
     if name in graph.nodes:

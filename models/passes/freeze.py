@@ -50,12 +50,13 @@ def _replace(graph: GraphIndex, name: str, variable: Variable, constant_bytes_ma
     if size > constant_bytes_max:
         raise GraphError(f"variable {name!r} has {size} bytes, more than {constant_bytes_max}; cut it out of the graph")
     value = variable.read(0, rows).reshape(variable.shape)
+    is_handle = graph.nodes[name].op == "VarHandleOp" or _is_handle(graph.nodes[name])
     for reader in [node for node in graph.nodes.values() if any(node_of(r) == name for r in data_inputs(node))]:
         if reader.op == "ReadVariableOp":
             graph.rewire(reader.name, name)
         elif reader.op == "ResourceGather":
             _to_gather(graph, reader)
-        elif reader.name in needed:
+        elif reader.name in needed and (is_handle or reader.op.startswith(("Ref", "Assign"))):
             raise GraphError(f"variable {name!r} is used as a handle by {reader.name!r} ({reader.op}); only reads and "
                              "lookups can be frozen")
     graph.nodes[name].CopyFrom(_constant(name, value))
