@@ -58,6 +58,8 @@ STEPS = (
          'lambda-svc bench tiered --json "$PROVE/tiered.json"'),
     Step("load", "rows per second from Parquet, and a cold snapshot until lookups keep their pace, 20M rows",
          'lambda-svc bench load --json "$PROVE/load.json"'),
+    Step("engines", "passes and engines on every zoo model against the floor, and the trained model's scores",
+         'lambda-svc bench engines --json "$PROVE/engines.json"'),
     Step("durability", "a hundred kills at random system calls, torn logs, full disks, and builds that must fail",
          "LAMBDA_SVC_PROVE=1 python -m pytest -q tests/paramserver/store"),
     Step("chaos", "3 shards x 2 replicas under load: any one process killed, stopped or stalled, both, publishers",
