@@ -15,12 +15,13 @@ _USER, _ITEM = "#d98b3a", "#4a78b5"
 _PASSES = (f"Each pass on top of those before. FLOPs are of matrix products; bytes are what operations read and write, "
            f"as if each went to memory; times are medians of {ROUNDS} runs in turn.")
 _SCORES = ("Against TensorFlow on the plain graph: the largest difference of a probability after each pass, then the "
-           "plain graph and all passes closer. The weights are random, so there is no AUC here; `bench engines` has "
-           "its difference on the trained model.")
+           "plain graph and all passes closer. The weights are random, so there is no AUC here: the benchmark of "
+           "engines has its difference on the trained model.")
 _STYLE = ("body{font:15px/1.45 system-ui,sans-serif;max-width:1080px;margin:2em auto;padding:0 1em;color:#222}"
           "table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:1em 0}"
           "td,th{padding:.25em .7em;border-bottom:1px solid #ddd;text-align:right}"
-          "td:first-child,th:first-child{text-align:left}h3{margin:1.2em 0 .3em}svg{max-width:100%}")
+          "td:first-child,th:first-child{text-align:left}h3{margin:1.2em 0 .3em}svg{max-width:100%}"
+          "td{white-space:nowrap}div{overflow-x:auto}")
 
 Rows = Sequence[Sequence[str]]
 
@@ -44,7 +45,7 @@ def html(report: EngineReport) -> str:
     def table(rows: Rows) -> str:
         head = "".join(f"<th>{escape(cell)}</th>" for cell in rows[0])
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows[1:])
-        return f"<table><tr>{head}</tr>{body}</table>"
+        return f"<div><table><tr>{head}</tr>{body}</table></div>"
 
     plots = "".join(f"<h3>{escape(f'{lane.kind} {lane.precision}')}</h3>{_times_plot(report, lane)}"
                     for lane in _lanes(report) if any(isinstance(s.lanes[lane], tuple) for s in report.steps))
@@ -83,8 +84,8 @@ def _rows(report: EngineReport) -> Iterator[list[str]]:
            *(f"{lane.kind} {lane.precision}, ms" for lane in _lanes(report))]
     for step in report.steps:
         times = [f"{r[0]:.2f}" if isinstance(r, tuple) else "skipped" for r in step.lanes.values()]
-        yield [step.name, str(step.cost.nodes), f"{step.cost.flops / 1e9:.3f}", f"{step.cost.flops_user / 1e9:.3f}",
-               f"{step.cost.bytes / 1e6:.1f}", *times]
+        yield [step.name, str(step.cost.nodes), f"{step.cost.flops / 1e9:.3g}", f"{step.cost.flops_user / 1e9:.3g}",
+               f"{step.cost.bytes / 1e6:.3g}", *times]
 
 
 def _difference_rows(report: EngineReport) -> Iterator[list[str]]:
@@ -137,7 +138,7 @@ def _bars(label: str, rows: Sequence[tuple[str, Sequence[tuple[float, str]]]], m
             drawn.append(f'<rect x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="{_ROW_PX - 6}" fill="{colour}"/>')
             x += width
         total = sum(value for value, _ in parts)
-        drawn.append(f'<text x="{x + 6:.1f}" y="{y + 15}">{total:.2f}</text>')
+        drawn.append(f'<text x="{x + 6:.1f}" y="{y + 15}">{total:.3g}</text>')
     width, height = _LABEL_PX + _BAR_PX + _VALUE_PX, len(rows) * _ROW_PX
     return (f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width} {height}" width="{width}" '
             f'height="{height}" font-size="13" font-family="system-ui,sans-serif">{"".join(drawn)}</svg>')
