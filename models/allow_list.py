@@ -90,6 +90,7 @@ PATH_INPUTS: Mapping[str, int] = {"InitializeTableFromTextFile": 1, "InitializeT
 """Allowed ops that read a file, and which of their inputs is its path."""
 _ASSIGNS = frozenset({"Assign", "AssignVariableOp"})
 _PASSING = frozenset({"Identity"})
+_TAG_MAX = 0xFFFFFFFF
 
 
 @dataclass
@@ -108,7 +109,7 @@ def check_graph(raw: bytes, paths: Collection[str] = (), assigns: bool = False) 
     OpRefusedError naming node and op, GraphError for bytes that are no GraphDef.
     """
     try:
-        nodes, functions = _graph(raw)
+        nodes, functions = _graph(memoryview(raw))
     except (ValueError, IndexError, UnicodeDecodeError) as error:
         raise GraphError(f"{len(raw)} bytes came that are no whole GraphDef: {error}") from error
     allowed = ALLOWED | (_ASSIGNS if assigns else frozenset())
@@ -136,7 +137,7 @@ def _is_fed(node: _Node, by_name: Mapping[str, _Node], paths: Collection[str]) -
     return False
 
 
-def _graph(raw: bytes) -> tuple[list[_Node], list[tuple[str, list[_Node]]]]:
+def _graph(raw: memoryview) -> tuple[list[_Node], list[tuple[str, list[_Node]]]]:
     """The nodes of a GraphDef, and of each function of its library.
 
         GraphDef { 1 node: NodeDef, 2 library { 1 function { 1 signature { 1 name }, 3 node_def: NodeDef } } }
@@ -151,34 +152,36 @@ def _graph(raw: bytes) -> tuple[list[_Node], list[tuple[str, list[_Node]]]]:
     return nodes, functions
 
 
-def _function(raw: bytes) -> tuple[str, list[_Node]]:
+def _function(raw: memoryview) -> tuple[str, list[_Node]]:
     name, nodes = "", []
     for number, value in _fields(raw):
         if number == 1:
             for inner, text in _fields(value):
-                name = text.decode() if inner == 1 else name
+                name = str(text, "utf-8") if inner == 1 else name
         elif number == 3:
             nodes.append(_node(value))
     return name, nodes
 
 
-def _node(raw: bytes) -> _Node:
+def _node(raw: memoryview) -> _Node:
     node = _Node()
     for number, value in _fields(raw):
         if number == 1:
-            node.name = value.decode()
+            node.name = str(value, "utf-8")
         elif number == 2:
-            node.op = value.decode()
+            node.op = str(value, "utf-8")
         elif number == 3:
-            node.inputs.append(value.decode())
+            node.inputs.append(str(value, "utf-8"))
     return node
 
 
-def _fields(raw: bytes) -> Iterator[tuple[int, bytes]]:
+def _fields(raw: memoryview) -> Iterator[tuple[int, memoryview]]:
     """Number and content of each field with a length; others are passed over. Raises ValueError, IndexError."""
     at, end = 0, len(raw)
     while at < end:
         tag, at = _varint(raw, at)
+        if tag > _TAG_MAX:  # Some parsers keep its low 32 bits only, which would be another field.
+            raise ValueError("a field's number is too large")
         number, kind = tag >> 3, tag & 7
         if kind == 2:
             size, at = _varint(raw, at)
@@ -198,7 +201,7 @@ def _fields(raw: bytes) -> Iterator[tuple[int, bytes]]:
             raise ValueError("a field without a number")
 
 
-def _varint(raw: bytes, at: int) -> tuple[int, int]:
+def _varint(raw: memoryview, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         byte = raw[at]

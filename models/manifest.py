@@ -150,6 +150,11 @@ class Manifest:
         """The table called `name`; KeyError when there is none."""
         return {t.name: t for t in self.tables}[name]
 
+    def graph_files(self) -> tuple[str, ...]:
+        """Every file of the package that is a graph: those that graph and variants name, and whatever else is .pb."""
+        named = {self.graph.file, *(file for variant in self.variants for file in variant.files)}
+        return tuple(sorted(named | {file for file in self.files if file.endswith(".pb")}))
+
     def slot(self, name: str) -> Slot:
         """The slot called `name`; KeyError when there is none."""
         return {s.name: s for s in self.slots}[name]

@@ -26,7 +26,8 @@ from typing import Any, BinaryIO
 from feature_store.schema import Schema
 from feature_store.transforms import Slot
 
-from .errors import PackageError, PackageExistsError, PackageMissingError
+from .allow_list import check_graph
+from .errors import GraphError, PackageError, PackageExistsError, PackageMissingError
 from .manifest import (
     MANIFEST_BYTES_MAX,
     MANIFEST_FILE,
@@ -49,7 +50,7 @@ from .variants import PLAIN, SharedTensor, UserGraph, Variant, VariantHead
 __all__ = [
     "MANIFEST_FILE", "PLAIN", "FileEntry", "Golden", "Graph", "GraphInput", "GraphOutput", "Manifest", "PackageError",
     "PackageExistsError", "PackageMissingError", "SharedTensor", "Source", "TableFile", "UserGraph", "Variant",
-    "VariantHead", "is_safe_name", "list_versions", "publish", "read_manifest", "verify", "version_dir",
+    "VariantHead", "check_graphs", "is_safe_name", "list_versions", "publish", "read_manifest", "verify", "version_dir",
     "write_package",
 ]
 
@@ -106,6 +107,27 @@ def verify(directory: Path | str, mend: str = "push it again") -> Manifest:
     if unlisted:
         raise PackageError(unlisted[0], "not listed in the manifest; move it out of the package's folder", root)
     return manifest
+
+
+def check_graphs(directory: Path | str, manifest: Manifest) -> None:
+    """Refuses a package one of whose graphs, functions inside it included, holds an op that a served graph may not.
+
+    What is checked is what the manifest vouches for: a graph that is damaged is refused as such. Raises PackageError
+    naming the file, and the node and its op.
+    """
+    root = Path(directory)
+    for name in manifest.graph_files():
+        try:
+            with _open_plain(root / name, name) as file:
+                raw = file.read()
+        except OSError as error:
+            raise PackageError(name, f"cannot be read: {error.strerror}", root) from error
+        if hashlib.sha256(raw).hexdigest() != manifest.files[name].sha256:
+            raise PackageError(name, "damaged: not the file that the manifest vouches for", root)
+        try:
+            check_graph(raw)
+        except GraphError as error:
+            raise PackageError(name, str(error), root) from error
 
 
 def list_versions(repository: Path | str, model: str) -> list[int]:

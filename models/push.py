@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .errors import PackageError, PackageMissingError
 from .manifest import MANIFEST_FILE, Manifest
-from .package import publish, verify, version_dir
+from .package import check_graphs, publish, verify, version_dir
 
 __all__ = ["push"]
 
@@ -21,9 +21,9 @@ def push(package_dir: Path | str, repository: Path | str, version: int | None = 
     The source is verified first and the copy again before it is renamed into place, so that neither a damaged source
     nor a writer that changes it meanwhile can be published. `version` may only repeat the manifest's own: a version is
     part of what the manifest vouches for. A version that is there already but damaged or incomplete is moved to a
-    hidden sibling first; `replaced` is told where, and what was wrong with it. Raises PackageError naming the file,
-    PackageMissingError when there is no package in `package_dir`, PackageExistsError when the version exists and is
-    good.
+    hidden sibling first; `replaced` is told where, and what was wrong with it. A graph with an op that is not allowed
+    (models.allow_list) is refused, naming node and op. Raises PackageError naming the file, PackageMissingError when
+    there is no package in `package_dir`, PackageExistsError when the version exists and is good.
     """
     source = Path(package_dir)
     _refuse_other_folders(source)
@@ -31,6 +31,7 @@ def push(package_dir: Path | str, repository: Path | str, version: int | None = 
     if version is not None and version != manifest.version:
         problem = f"is version {manifest.version}, not {version}; export it under that version"
         raise PackageError(MANIFEST_FILE, problem, source)
+    check_graphs(source, manifest)
     with publish(repository, manifest.model, manifest.version, replaced) as staging:
         _copy(source, staging, manifest)
         if not _is_copy(staging, manifest):

@@ -2,6 +2,9 @@
 
 What is verified is the copy: a file that changes while it is copied fails its checksum here. Either of the two may be
 damaged later, the repository's or the copy, and the other one is served then.
+
+Whoever can write to a repository must not thereby run what he likes here: the copy's graphs are held against the
+allow-list of ops before any library parses them, whether they came by `push` or another way.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from lambda_svc.errors import PackageRejected
-from models.package import Manifest, PackageError, read_manifest, verify
+from models.package import Manifest, PackageError, check_graphs, read_manifest, verify
 
 __all__ = ["take_in"]
 
@@ -23,16 +26,26 @@ def take_in(package: Path, work_dir: Path) -> tuple[Path, Manifest]:
     """Copies a version's folder below `work_dir` and verifies the copy: (folder, manifest).
 
     A copy left by an earlier start is used again when it still verifies and is of the same manifest, even when the
-    package itself is damaged by now; that is logged. Raises PackageRejected naming the damaged file.
+    package itself is damaged by now; that is logged. Raises PackageRejected naming the damaged file; or file, node and
+    op, when a graph holds an op that may not be served.
     """
     try:
         manifest = read_manifest(package)
         target = work_dir / "packages" / manifest.model / str(manifest.version)
-        return _kept(package, target) or _copy(package, target)
+        folder, manifest = _kept(package, target) or _copy(package, target)
+        _admit(folder, manifest, package)
+        return folder, manifest
     except PackageError as error:
         raise PackageRejected(str(error)) from error
     except OSError as error:
         raise PackageRejected(f"{package}: cannot be copied to {work_dir}: {error}") from error
+
+
+def _admit(folder: Path, manifest: Manifest, package: Path) -> None:
+    try:
+        check_graphs(folder, manifest)
+    except PackageError as error:  # told by the path that was pushed
+        raise PackageError(error.file, error.problem, package) from error
 
 
 def _kept(package: Path, target: Path) -> tuple[Path, Manifest] | None:

@@ -23,7 +23,7 @@ GRAPH = Graph(
 TABLES = (TableFile(name="item", file="tables/item.parquet", dim=4, dtype="f32", rows=3),)
 GOLDEN = Golden(file="golden.arrow", rows=2, tolerance={"liked": 1e-6})
 FILES = {
-    "graph/item.pb": b"graph bytes",
+    "graph/item.pb": b"\x0a\x0f\x0a\x05liked\x12\x06MatMul",  # one node, name and op
     "tables/item.parquet": b"table bytes" * 10,
     "golden.arrow": b"golden",
     "assets/deep/vocabulary.txt": b"a\nb\n",
