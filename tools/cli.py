@@ -117,6 +117,40 @@ def export(
     raise typer.Exit(code)
 
 
+@app.command(epilog=examples("lambda-svc adopt ranker/3 --requests ranker/3/assets.extra/tf_serving_warmup_requests",
+                              "lambda-svc adopt ranker/3 --requests requests.parquet --user age --user city",
+                              "lambda-svc adopt ranker.pb --requests requests.arrow --quick --report build/report"))
+def adopt(
+    model: Annotated[Path, typer.Argument(help="Folder of a SavedModel of TensorFlow 1 or 2, or file of a frozen graph "
+                                          "with SIGNATURES.json beside it.")],
+    requests: Annotated[Path, typer.Option(help="Recorded requests: TensorFlow Serving's warm-up file, Arrow or "
+                                           "Parquet.", metavar="FILE")],
+    signature: Annotated[str | None, typer.Option(help="Signature to export; by default the one that the requests "
+                                                  "name, or serving_default.", show_default=False)] = None,
+    tags: Annotated[str, typer.Option(help="Tags of the SavedModel's graph, with commas between.")] = "serve",
+    user: Annotated[list[str] | None, typer.Option(help="INPUT with one value for all rows of a request; may repeat. "
+                                                   "auto: those that are so in every request; none: no input is.",
+                                                   metavar="auto|none|INPUT", show_default="auto")] = None,
+    rows_min: Annotated[int, typer.Option(help="Tables of at least this many rows leave the graph.", min=1)] = 1_000,
+    tolerance: Annotated[float, typer.Option(help="Difference of scores in f32 that counts as equal; of scores above "
+                                             "1, relative to the score.", min=0.0)] = 1e-6,
+    quick: Annotated[bool, typer.Option("--quick", help="Run the plain graph and all passes, not the steps "
+                                                        "between.")] = False,
+    report: Annotated[Path | None, typer.Option(help="Also write the report as Markdown and HTML into this folder.",
+                                                metavar="DIR")] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Say what exporting MODEL would bring: whether it exports, whether it is equal, what passes and engines save.
+
+    Exit code 0: it exports and scores are equal; 1: it does not, with the reason; 2: no such model or requests.
+    """
+    from tools.adopt import command
+
+    raise typer.Exit(command.run(model, requests, signature=signature, tags=tags, user=tuple(user or ("auto",)),
+                                 rows_min=rows_min, tolerance=tolerance, quick=quick, report=report,
+                                 json_file=json_file))
+
+
 @app.command(epilog=examples("lambda-svc push build/din_mmoe/1 /srv/models"))
 def push(
     package: Annotated[Path, typer.Argument(help="Folder of one version, with its manifest.json.")],

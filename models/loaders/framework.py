@@ -1,6 +1,6 @@
 """The framework's own way to run a SavedModel: what exports are compared with, and what serves the rest."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -21,13 +21,13 @@ class FrameworkModel:
         v2_failure: why the loader of TensorFlow 2 failed, "" when it did not.
     """
 
-    def __init__(self, path: Path | str):
-        """Raises SavedModelError when neither loader takes it, with both reasons."""
-        self._loaded = load_saved_model(path)
+    def __init__(self, path: Path | str, tags: Collection[str] = ("serve",)):
+        """Raises SavedModelError when neither loader takes the graph of `tags`, with both reasons."""
+        self._loaded, self._tags = load_saved_model(path, tags), list(tags)
         self.loader: Literal["v1", "v2"] = "v2"
         self.v2_failure, self._session = "", None
         try:
-            self._object = tf.saved_model.load(str(path))
+            self._object = tf.saved_model.load(str(path), self._tags)
             self._functions = dict(self._object.signatures)
             lost = sorted(set(self._loaded.signatures) - set(self._functions))
             if lost:
@@ -51,7 +51,7 @@ class FrameworkModel:
     def _open(self, path: Path | str):
         session = tf.compat.v1.Session(graph=tf.Graph())
         try:
-            tf.compat.v1.saved_model.load(session, ["serve"], str(path))
+            tf.compat.v1.saved_model.load(session, self._tags, str(path))
         except (tf.errors.OpError, ValueError, RuntimeError, KeyError) as error:
             session.close()
             both = f"v2: {self.v2_failure}; v1: {error}"
