@@ -96,21 +96,40 @@ def demo(
 
 
 @app.command(epilog=examples("lambda-svc export din --out build/models --report build/report",
-                              "lambda-svc export dlrm --size large --out build/models --version 2"))
+                              "lambda-svc export dlrm --size large --out build/models --version 2",
+                              "lambda-svc export their/saved_model --name theirs --out build/models --user age"))
 def export(
-    model: Annotated[str, typer.Argument(help="Zoo model: two_tower, din, din_long, cross or dlrm.")],
+    model: Annotated[str, typer.Argument(help="Zoo model: two_tower, din, din_long, cross or dlrm. Or a "
+                                         "SavedModel's folder, or a frozen graph with a SIGNATURES.json beside it.")],
     out: Annotated[Path, typer.Option(help="Model repository to publish into.")],
-    size: Annotated[Size, typer.Option(help="How large.")] = Size.base,
-    seed: Annotated[int, typer.Option(help="Of the weights and of the golden requests.", min=0)] = 0,
+    size: Annotated[Size, typer.Option(help="How large (zoo).")] = Size.base,
+    seed: Annotated[int, typer.Option(help="Of the weights (zoo) and of the golden requests.", min=0)] = 0,
     version: Annotated[int, typer.Option(help="Version to publish.", min=1)] = 1,
-    report: Annotated[Path | None, typer.Option(help="Also measure every pass in every engine: print the report, and "
-                                                "write it as Markdown and HTML into this folder.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Also measure every pass in every engine (zoo): print the report, "
+                                                "and write it as Markdown and HTML into this folder.")] = None,
     candidates: Annotated[int, typer.Option(help="Of the report's request; 0: as many as the scenario has.",
                                             min=0)] = 0,
+    name: Annotated[str | None, typer.Option(help="The model's name in the repository (paths).")] = None,
+    signature: Annotated[str, typer.Option(help="Signature to export (paths).")] = "serving_default",
+    user: Annotated[list[str] | None, typer.Option(help="Input of the user side; may repeat. Others are of items.",
+                                                   metavar="INPUT")] = None,
+    context: Annotated[list[str] | None, typer.Option(help="Input of the context side; may repeat.",
+                                                      metavar="INPUT")] = None,
+    head: Annotated[list[str] | None, typer.Option(help="Output that is a score; may repeat. Default: all that can be.",
+                                                   metavar="OUTPUT")] = None,
+    inputs: Annotated[Path | None, typer.Option(help="Golden rows: arrays by input as .npz. Default: drawn by --seed.",
+                                                metavar="FILE")] = None,
+    rows_min: Annotated[int, typer.Option(help="Tables of fewer rows stay in the graph (paths).", min=1)] = 1_000,
 ) -> None:
     """Publish a model: cut, frozen, rewritten and checked against itself; whole or not at all."""
     from tools import export as the_export
+    from tools import export_loaded
 
+    if export_loaded.is_path(model):
+        if name is None:
+            _fail(f"--name: {model} is a path, so the model needs a name")
+        options = export_loaded.Options(name, signature, user or (), context or (), head or (), inputs, rows_min)
+        raise typer.Exit(export_loaded.publish(Path(model), out, version, seed, options))
     code = the_export.publish(model, size.value, seed, out, version)
     if code == 0 and report is not None:
         code = the_export.report(model, size.value, seed, report, candidates, shown=True)

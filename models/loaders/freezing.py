@@ -67,6 +67,7 @@ def _freeze(loaded: Loaded, signature: Signature, rows_min: int, moving_averages
     return FrozenModel(
         signature=signature,
         graph_def=frozen,
+        placeholders={key: node_of(spec.name) for key, spec in named.inputs.items()},
         inputs={key: spec for key, spec in named.inputs.items() if node_of(spec.name) in left},
         outputs=named.outputs,
         cuts=result.cuts,

@@ -65,6 +65,7 @@ class FrozenModel:
     Attributes:
         signature: as the model has it.
         graph_def: placeholders are named after the signature's inputs, results after its outputs.
+        placeholders: the node of each of the signature's inputs, as `cuts` and `inputs` call it.
         inputs: the inputs that the graph still reads, in the signature's names; names of tensors are the graph's.
         outputs: the results.
         cuts: the lookups that became inputs (each is fed beside `inputs`); Cut.ids is a placeholder of the signature.
@@ -78,6 +79,7 @@ class FrozenModel:
 
     signature: Signature
     graph_def: tf.compat.v1.GraphDef
+    placeholders: Mapping[str, str]
     inputs: Mapping[str, TensorSpec]
     outputs: Mapping[str, TensorSpec]
     cuts: tuple[Cut, ...] = ()

@@ -51,6 +51,8 @@ class ServedPackage:
         """One float32 [n] a head."""
         feeds = {i.name: self.feed(i.source, slots[i.source.slot]) for i in self.manifest.graph.inputs}
         for entry in self.manifest.graph.inputs:
+            if 1 in entry.shape[1:]:  # a slot of one value is [n], which feeds [n, 1] as well
+                feeds[entry.name] = feeds[entry.name].reshape(-1, *entry.shape[1:])
             assert [d for d in feeds[entry.name].shape][1:] == list(entry.shape[1:])
             assert entry.side == "item" or feeds[entry.name].shape[0] == 1
         return self.session.run([o.name for o in self.manifest.graph.outputs], feeds)
