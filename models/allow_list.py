@@ -90,6 +90,7 @@ PATH_INPUTS: Mapping[str, int] = {"InitializeTableFromTextFile": 1, "InitializeT
 """Allowed ops that read a file, and which of their inputs is its path."""
 _ASSIGNS = frozenset({"Assign", "AssignVariableOp"})
 _PASSING = frozenset({"Identity"})
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _TAG_MAX = 0xFFFFFFFF
 
 
@@ -98,69 +99,103 @@ class _Node:
     name: str = ""
     op: str = ""
     inputs: list[str] = field(default_factory=list)
+    functions: list[tuple[str, str]] = field(default_factory=list)  # (attribute, function that it names)
+
+
+@dataclass
+class _Body:
+    """The nodes of a function, or those of the graph itself, which has no name and no arguments."""
+
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+    nodes: list[_Node] = field(default_factory=list)
+
+    def node(self, name: str) -> _Node | None:
+        """The node of that name, if there is just one."""
+        found = [node for node in self.nodes if node.name == name]
+        return found[0] if len(found) == 1 else None
 
 
 def check_graph(raw: bytes, paths: Collection[str] = (), assigns: bool = False) -> None:
     """Refuses a serialised GraphDef for the first node, in the graph or in any function of its library, whose op is not
     allowed.
 
-    `paths` names the nodes that the loader feeds with paths of the package; only such a path may reach an op of
-    PATH_INPUTS. `assigns` allows assignments of variables, as restoring and initialising need them. Raises
-    OpRefusedError naming node and op, GraphError for bytes that are no GraphDef.
+    `paths` names the graph's nodes that hold paths of the package, or are fed with them; only such a path may reach an
+    op of PATH_INPUTS, in a function through the arguments of all its calls. `assigns` allows assignments of variables,
+    as restoring and initialising need them. Raises OpRefusedError naming node and op, GraphError for bytes that are no
+    GraphDef.
     """
     try:
-        nodes, functions = _graph(memoryview(raw))
+        bodies = _bodies(memoryview(raw))
     except (ValueError, IndexError, UnicodeDecodeError) as error:
         raise GraphError(f"{len(raw)} bytes came that are no whole GraphDef: {error}") from error
     allowed = ALLOWED | (_ASSIGNS if assigns else frozenset())
-    for function, body in [("", nodes), *functions]:
-        by_name = {node.name: node for node in body}
-        for node in body:
+    for body in bodies:
+        for node in body.nodes:
             # A function called as if it were an op is refused, too: it could bear the name of one that is not allowed.
             if node.op not in allowed:
-                raise OpRefusedError(node.name, node.op, "not an op that a pushed graph may hold", function)
-            if node.op in PATH_INPUTS and (function or not _is_fed(node, by_name, paths)):
+                raise OpRefusedError(node.name, node.op, "not an op that a pushed graph may hold", body.name)
+            if node.op in PATH_INPUTS and not _is_fed(bodies, body, node, PATH_INPUTS[node.op], paths, set()):
                 problem = f"may only read a file whose path is fed at load; the fed ones are {sorted(paths) or 'none'}"
-                raise OpRefusedError(node.name, node.op, problem, function)
+                raise OpRefusedError(node.name, node.op, problem, body.name)
 
 
-def _is_fed(node: _Node, by_name: Mapping[str, _Node], paths: Collection[str]) -> bool:
-    at, seen = PATH_INPUTS[node.op], set()
-    while len(node.inputs) > at:
+def _is_fed(bodies: list[_Body], body: _Body, node: _Node, at: int, paths: Collection[str],
+            seen: set[tuple[str, str]]) -> bool:
+    """Whether input `at` of a node is one of the paths, handed on and nothing else."""
+    while len(node.inputs) > at and (body.name, node.inputs[at]) not in seen:
+        seen.add((body.name, node.inputs[at]))
         name = node.inputs[at].removesuffix(":0")
-        if name in paths:
+        if not body.name and name in paths:
             return True
-        node, at = by_name.get(name, _Node()), 0
-        if node.op not in _PASSING or name in seen:
+        if name in body.arguments:
+            return _calls_are_fed(bodies, body, body.arguments.index(name), paths, seen)
+        source = body.node(name.partition(":")[0])
+        if source is None or source.op not in _PASSING:
             return False
-        seen.add(name)
+        node, at = source, 0
     return False
 
 
-def _graph(raw: memoryview) -> tuple[list[_Node], list[tuple[str, list[_Node]]]]:
-    """The nodes of a GraphDef, and of each function of its library.
+def _calls_are_fed(bodies: list[_Body], body: _Body, at: int, paths: Collection[str],
+                   seen: set[tuple[str, str]]) -> bool:
+    """Whether a function is called in the plain way only, and each time with a path as argument `at`."""
+    users = [(one, node, attribute) for one in bodies for node in one.nodes
+             for attribute, function in node.functions if function == body.name]
+    return bool(users) and [one.name for one in bodies].count(body.name) == 1 and all(
+        node.op in _CALLS and attribute == "f" and _is_fed(bodies, one, node, at, paths, set(seen))
+        for one, node, attribute in users)
 
-        GraphDef { 1 node: NodeDef, 2 library { 1 function { 1 signature { 1 name }, 3 node_def: NodeDef } } }
-        NodeDef  { 1 name, 2 op, 3 input }
+
+def _bodies(raw: memoryview) -> list[_Body]:
+    """The graph itself, and each function of its library.
+
+        GraphDef { 1 node: NodeDef, 2 library { 1 function { 1 signature { 1 name, 2 input_arg { 1 name } },
+                                                             3 node_def: NodeDef } } }
+        NodeDef  { 1 name, 2 op, 3 input, 5 attr { 1 key, 2 AttrValue } }
+        AttrValue { 1 list { 9 func }, 10 func { 1 name } }
     """
-    nodes, functions = [], []
+    bodies = [_Body()]
     for number, value in _fields(raw):
         if number == 1:
-            nodes.append(_node(value))
+            bodies[0].nodes.append(_node(value))
         elif number == 2:
-            functions.extend(_function(one) for inner, one in _fields(value) if inner == 1)
-    return nodes, functions
+            bodies.extend(_function(one) for inner, one in _fields(value) if inner == 1)
+    return bodies
 
 
-def _function(raw: memoryview) -> tuple[str, list[_Node]]:
-    name, nodes = "", []
+def _function(raw: memoryview) -> _Body:
+    body = _Body(" ")  # one without a name is still no graph
     for number, value in _fields(raw):
         if number == 1:
-            for inner, text in _fields(value):
-                name = str(text, "utf-8") if inner == 1 else name
+            for inner, one in _fields(value):
+                if inner == 1:
+                    body.name = str(one, "utf-8") or " "
+                elif inner == 2:
+                    body.arguments.append(_text(one))
         elif number == 3:
-            nodes.append(_node(value))
-    return name, nodes
+            body.nodes.append(_node(value))
+    return body
 
 
 def _node(raw: memoryview) -> _Node:
@@ -172,7 +207,31 @@ def _node(raw: memoryview) -> _Node:
             node.op = str(value, "utf-8")
         elif number == 3:
             node.inputs.append(str(value, "utf-8"))
+        elif number == 5:
+            key = _text(value)
+            for inner, one in _fields(value):
+                if inner == 2:
+                    node.functions.extend((key, name) for name in _named_functions(one))
     return node
+
+
+def _named_functions(attribute: memoryview) -> Iterator[str]:
+    for number, value in _fields(attribute):
+        if number == 10:
+            yield _text(value)
+        elif number == 1:
+            for inner, one in _fields(value):
+                if inner == 9:
+                    yield _text(one)
+
+
+def _text(raw: memoryview) -> str:
+    """Field 1 of a message, as text."""
+    found = ""
+    for number, value in _fields(raw):
+        if number == 1:
+            found = str(value, "utf-8")
+    return found
 
 
 def _fields(raw: memoryview) -> Iterator[tuple[int, memoryview]]:

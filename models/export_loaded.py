@@ -100,7 +100,7 @@ def export_loaded(loaded: Loaded, out_dir: Path | str, name: str, version: int, 
         notes={"signature": signature, "stored_as": loaded.kind, "left_out": left_out, "kept": kept,
                "plain_only": plain_only},
     )
-    return Exported(path, tuple(chosen), left_out, kept, plain_only)
+    return Exported(path, chosen, left_out, kept, plain_only)
 
 
 def _refuse(frozen: FrozenModel) -> None:

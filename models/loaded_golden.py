@@ -12,8 +12,9 @@ import tensorflow as tf
 
 from .errors import ExportCheckError, SignatureError
 from .golden import golden_table
-from .loaded_inputs import LoadedInput, Reading
+from .loaded_inputs import Reading
 from .loaders import FrameworkModel, FrozenModel, Loaded
+from .signature_input import SignatureInput
 
 __all__ = ["Group", "framework", "golden_rows", "groups_drawn", "groups_given", "rows_of", "score"]
 
@@ -27,7 +28,7 @@ def groups_drawn(read: Reading, frozen: FrozenModel, rng: np.random.Generator) -
     every table and bucket, and normal numbers."""
     tables = {cut.ids: frozen.tables[cut.variable].shape[0] for cut in frozen.cuts}
 
-    def draw(entry: LoadedInput) -> np.ndarray:
+    def draw(entry: SignatureInput) -> np.ndarray:
         shape = (ROWS if entry.side == "item" else 1, *entry.shape[1:])
         if entry.fed == "f32":
             return rng.normal(size=shape).astype(np.float32)
@@ -120,5 +121,5 @@ def golden_rows(read: Reading, groups: Sequence[Group]) -> pa.Table:
     return golden_table(read.schema, records)
 
 
-def _raw(entry: LoadedInput, value: np.ndarray):
+def _raw(entry: SignatureInput, value: np.ndarray):
     return value.item() if entry.width is None else value.tolist()

@@ -1,15 +1,16 @@
 """The graph of a loaded model as it is served: behind inputs as they are fed, without what only checks them. Imports
 tensorflow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 
-from .loaded_inputs import LoadedInput, Reading
+from .loaded_inputs import Reading
 from .loaders import FrozenModel
 from .package import GraphInput
 from .passes.dense import DenseGraph, DenseInput, Head
 from .passes.graph import GraphIndex, data_inputs, node_of
+from .signature_input import SignatureInput
 
 __all__ = ["drop_checks", "serving_graph"]
 
@@ -19,7 +20,7 @@ _CHECKS = frozenset({"Assert", "If", "Merge", "NoOp", "RefMerge", "StatelessIf"}
 
 
 def serving_graph(frozen: FrozenModel, read: Reading, feeds: Sequence[GraphInput],
-                  heads: Mapping[str, str]) -> DenseGraph:
+                  heads: Sequence[str]) -> DenseGraph:
     """The frozen graph behind inputs as they are fed: whole numbers cast, the user's and the moment's rows tiled."""
     entries = {entry.key: entry for entry in read.inputs}
     graph = tf.Graph()
@@ -29,7 +30,7 @@ def serving_graph(frozen: FrozenModel, read: Reading, feeds: Sequence[GraphInput
         rows = tf.shape(fed[next(feed.name for feed in feeds if feed.side == "item")])[0]
         given = {feed.name: _as_read(fed[feed.name], feed, entries[feed.source.slot], rows) for feed in feeds}
         outputs = tf.graph_util.import_graph_def(
-            frozen.graph_def, given, [frozen.outputs[key].name for key in heads.values()], name="model")
+            frozen.graph_def, given, [frozen.outputs[key].name for key in heads], name="model")
         found = []
         for head, output in zip(heads, outputs, strict=True):
             flat = output if output.shape.rank == 1 else tf.reshape(output, [-1])
@@ -39,7 +40,7 @@ def serving_graph(frozen: FrozenModel, read: Reading, feeds: Sequence[GraphInput
     return DenseGraph(item, inputs, tuple(found))
 
 
-def _as_read(fed: tf.Tensor, feed: GraphInput, entry: LoadedInput, rows: tf.Tensor) -> tf.Tensor:
+def _as_read(fed: tf.Tensor, feed: GraphInput, entry: SignatureInput, rows: tf.Tensor) -> tf.Tensor:
     tensor = tf.cast(fed, tf.int32) if feed.source.kind == "values" and entry.dtype == "i32" else fed
     return tf.tile(tensor, [rows] + [1] * (len(feed.shape) - 1)) if entry.tiled else tensor
 

@@ -27,7 +27,7 @@ from feature_store.schema import Schema
 from feature_store.transforms import Slot
 
 from .allow_list import check_graph
-from .errors import GraphError, PackageError, PackageExistsError, PackageMissingError
+from .errors import GraphError, PackageError, PackageExistsError, PackageMissingError, SignatureError
 from .manifest import (
     MANIFEST_BYTES_MAX,
     MANIFEST_FILE,
@@ -45,12 +45,14 @@ from .manifest import (
     manifest_bytes,
     parse_manifest,
 )
+from .signature_input import SignatureInput, choose_heads, sides_of, signature_input
 from .variants import PLAIN, SharedTensor, UserGraph, Variant, VariantHead
 
 __all__ = [
-    "MANIFEST_FILE", "PLAIN", "FileEntry", "Golden", "Graph", "GraphInput", "GraphOutput", "Manifest", "PackageError",
-    "PackageExistsError", "PackageMissingError", "SharedTensor", "Source", "TableFile", "UserGraph", "Variant",
-    "VariantHead", "check_graphs", "is_safe_name", "list_versions", "publish", "read_manifest", "verify", "version_dir",
+    "MANIFEST_FILE", "PLAIN", "FileEntry", "Golden", "Graph", "GraphError", "GraphInput", "GraphOutput", "Manifest",
+    "PackageError", "PackageExistsError", "PackageMissingError", "SharedTensor", "SignatureError", "SignatureInput",
+    "Source", "TableFile", "UserGraph", "Variant", "VariantHead", "check_graph", "check_graphs", "choose_heads",
+    "is_safe_name", "list_versions", "publish", "read_manifest", "sides_of", "signature_input", "verify", "version_dir",
     "write_package",
 ]
 

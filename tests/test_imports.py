@@ -42,7 +42,8 @@ def test_the_service_has_no_tensorflow_package():
     assert "tensorflow" not in roots(names)
     assert "tools" not in roots(names)
     of_models = {name for name in names if name.startswith("models.")}
-    assert of_models <= {"models.package", "models.manifest", "models.variants", "models.errors", "models.allow_list"}
+    assert of_models <= {"models.package", "models.manifest", "models.variants", "models.errors", "models.allow_list",
+                          "models.signature_input"}
 
 
 def test_the_command_line_starts_light():

@@ -51,14 +51,15 @@ std::vector<TensorSpec> specs_of(const std::vector<OutputTuple>& outputs) {
 
 std::shared_ptr<TfExecutable> load(const std::shared_ptr<TfLibrary>& library, const nb::bytes& graph_def,
                                    const std::vector<InputTuple>& inputs, const std::vector<OutputTuple>& outputs,
-                                   const nb::bytes& config_proto, const nb::bytes& run_options) {
+                                   const nb::bytes& config_proto, const nb::bytes& run_options,
+                                   const std::vector<std::string>& once) {
   std::vector<TensorSpec> specs = specs_of(inputs);
   const std::string graph(graph_def.c_str(), graph_def.size());
   const std::string config(config_proto.c_str(), config_proto.size());
   const std::string options(run_options.c_str(), run_options.size());
   const std::vector<TensorSpec> fetched = specs_of(outputs);
   const nb::gil_scoped_release release;
-  return std::make_shared<TfExecutable>(library, graph, std::move(specs), fetched, config, options);
+  return std::make_shared<TfExecutable>(library, graph, std::move(specs), fetched, config, options, once);
 }
 
 std::shared_ptr<OvExecutable> load_openvino(const std::shared_ptr<OvLibrary>& library, const nb::bytes& graph_def,
@@ -221,10 +222,11 @@ void bind_tensorflow(nb::module_& module) {
       module, "TensorFlowExecutable",
       "A graph in a TensorFlow session. Thread-safe.\n\n"
       "inputs: (name, 'f32' | 'i64' | 'i32', shape with -1 for candidates); outputs: (name, shape), float32, [-1] for "
-      "a score a candidate; config_proto, run_options: serialised messages. Raises EngineError naming the input or "
-      "output that does not fit.");
+      "a score a candidate; config_proto, run_options: serialised messages; once: nodes that run now, one after "
+      "another. Raises EngineError naming the input or output that does not fit, or the node that does not run.");
   executable.def(nb::new_(&load), "library"_a, "graph_def"_a, "inputs"_a, "outputs"_a,
-                 "config_proto"_a = nb::bytes("", 0), "run_options"_a = nb::bytes("", 0));
+                 "config_proto"_a = nb::bytes("", 0), "run_options"_a = nb::bytes("", 0),
+                 "once"_a = std::vector<std::string>());
   bind_executable(executable);
 }
 

@@ -68,7 +68,8 @@ struct FeedOwner {
 
 TfExecutable::TfExecutable(std::shared_ptr<const TfLibrary> library, const std::string& graph_def,
                            std::vector<TensorSpec> inputs, const std::vector<TensorSpec>& outputs,
-                           const std::string& config_proto, const std::string& run_options)
+                           const std::string& config_proto, const std::string& run_options,
+                           const std::vector<std::string>& once)
     : library_(std::move(library)), inputs_(std::move(inputs)), run_options_(run_options) {
   if (outputs.empty()) throw EngineError("outputs: got none; expected at least one head");
   try {
@@ -76,6 +77,7 @@ TfExecutable::TfExecutable(std::shared_ptr<const TfLibrary> library, const std::
     for (const TensorSpec& spec : inputs_) check_input(spec);
     for (const TensorSpec& spec : outputs) check_output(spec);
     open_session(config_proto);
+    for (const std::string& node : once) run_once(node);
   } catch (...) {
     close();
     throw;
@@ -179,6 +181,14 @@ void TfExecutable::open_session(const std::string& config_proto) {
   if (library_->TF_GetCode(status) == tf::TF_OK) session_ = library_->TF_NewSession(graph_, options, status);
   library_->TF_DeleteSessionOptions(options);
   status.check("the session does not open");
+}
+
+void TfExecutable::run_once(const std::string& node) {
+  const tf::TF_Operation* target = library_->TF_GraphOperationByName(graph_, node.c_str());
+  if (target == nullptr) throw EngineError("initialiser " + node + ": the graph has no such node");
+  const Status status(*library_);
+  library_->TF_SessionRun(session_, nullptr, nullptr, nullptr, 0, nullptr, nullptr, 0, &target, 1, nullptr, status);
+  status.check("initialiser " + node + " does not run");
 }
 
 tf::TF_Tensor* TfExecutable::feed_tensor(std::size_t input, const Feed& feed, const FeedRelease& release,

@@ -17,10 +17,11 @@ namespace lambda_svc {
 class TfExecutable final : public Executable {
  public:
   // `config_proto` and `run_options` are serialised tensorflow.ConfigProto and RunOptions; empty ones are defaults.
+  // `once` are nodes that run now, one after another, before any request: what restores variables and fills tables.
   // Throws EngineError naming the input or output that the graph lacks or has with another dtype or shape.
   TfExecutable(std::shared_ptr<const TfLibrary> library, const std::string& graph_def, std::vector<TensorSpec> inputs,
                const std::vector<TensorSpec>& outputs, const std::string& config_proto,
-               const std::string& run_options);
+               const std::string& run_options, const std::vector<std::string>& once = {});
   ~TfExecutable() override;
 
   const std::vector<TensorSpec>& inputs() const noexcept override { return inputs_; }
@@ -36,6 +37,7 @@ class TfExecutable final : public Executable {
   void check_input(const TensorSpec& spec);
   void check_output(const TensorSpec& spec);
   void open_session(const std::string& config_proto);
+  void run_once(const std::string& node);
   void close() noexcept;
   tf::TF_Tensor* feed_tensor(std::size_t input, const Feed& feed, const FeedRelease& release, RunStats* stats) const;
 

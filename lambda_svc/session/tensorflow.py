@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -94,8 +95,9 @@ class TensorFlowEngine:
         self._library = TensorFlowLibrary(str(cc), str(framework))
         self.version: str = self._library.version
 
-    def load(self, graph: bytes, signature: GraphSignature) -> LoadedGraph:
-        """Loads a frozen GraphDef. Raises EngineError naming the input or output that does not fit."""
+    def load(self, graph: bytes, signature: GraphSignature, once: Sequence[str] = ()) -> LoadedGraph:
+        """Loads a GraphDef: a frozen one, or one whose nodes `once`, run now in that order, restore its variables and
+        fill its tables. Raises EngineError naming the input or output that does not fit, or the node that fails."""
         executable = TensorFlowExecutable(
             self._library,
             graph,
@@ -103,5 +105,6 @@ class TensorFlowEngine:
             signature.fetches(),
             self.options.config_proto(),
             self.options.run_options(),
+            **({"once": list(once)} if once else {}),
         )
         return LoadedGraph(executable, signature, f"{self.name} {self.version}", self.options.precision)

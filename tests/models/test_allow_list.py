@@ -85,6 +85,73 @@ def test_files_are_read_only_by_fed_paths(op):
         check_graph(graph_def.SerializeToString(), {"asset"})
 
 
+def restoring():
+    """As TensorFlow 2 restores: a function is called with the path, and hands it to another."""
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.node.add(name="asset", op="Const")
+    graph_def.node.add(name="other", op="Const")
+    graph_def.node.add(name="call", op="StatefulPartitionedCall", input=["other", "asset"])
+    graph_def.node[2].attr["f"].func.name = "outer"
+    for name, arguments, node in (("outer", ["a", "path"], ("call", "PartitionedCall", ["path"])),
+                                  ("inner", ["prefix"], ("read", "RestoreV2", ["same:output:0", "a", "b"]))):
+        function = graph_def.library.function.add()
+        function.signature.name = name
+        for argument in arguments:
+            function.signature.input_arg.add(name=argument)
+        function.node_def.add(name=node[0], op=node[1], input=node[2])
+    graph_def.library.function[0].node_def[0].attr["f"].func.name = "inner"
+    graph_def.library.function[1].node_def.add(name="same", op="Identity", input=["prefix"])
+    return graph_def
+
+
+def test_a_path_reaches_functions_through_their_calls():
+    check_graph(restoring().SerializeToString(), {"asset"})
+    with pytest.raises(OpRefusedError, match="node 'read' of function 'inner' \\(RestoreV2\\): may only read"):
+        check_graph(restoring().SerializeToString(), {"other"})
+
+
+def another_call(graph_def):
+    graph_def.node.add(name="more", op="PartitionedCall", input=["asset", "other"]).attr["f"].func.name = "outer"
+
+
+def a_branch(graph_def):
+    graph_def.node.add(name="if", op="If", input=["asset", "asset"]).attr["then_branch"].func.name = "outer"
+
+
+def one_of_branches(graph_def):
+    graph_def.node.add(name="case", op="Case", input=["asset"]).attr["branches"].list.func.add(name="inner")
+
+
+def twice_the_same_name(graph_def):
+    graph_def.library.function.add().CopyFrom(graph_def.library.function[0])
+
+
+def twice_the_same_node(graph_def):
+    graph_def.library.function[1].node_def.add(name="same", op="Identity", input=["b"])
+
+
+def no_call(graph_def):
+    del graph_def.node[2]
+
+
+def itself(graph_def):
+    graph_def.library.function[1].node_def.add(name="again", op="PartitionedCall",
+                                               input=["again:0"]).attr["f"].func.name = "inner"
+
+
+def swapped_arguments(graph_def):
+    graph_def.node[2].input[:] = ["asset", "other"]
+
+
+@pytest.mark.parametrize("change", [another_call, a_branch, one_of_branches, twice_the_same_name, twice_the_same_node,
+                                    no_call, itself, swapped_arguments])
+def test_every_call_counts(change):
+    graph_def = restoring()
+    change(graph_def)
+    with pytest.raises(OpRefusedError, match="may only read a file whose path is fed"):
+        check_graph(graph_def.SerializeToString(), {"asset"})
+
+
 def test_a_ring_of_identities_ends():
     graph_def = graph("RestoreV2", ["a"])
     graph_def.node.add(name="a", op="Identity", input=["b"])

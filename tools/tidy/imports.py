@@ -23,7 +23,7 @@ ALLOWED = {
 GRPC_FILES = ("server.py", "client.py", "bench/rank.py")
 # Files of `models` that a service or a pusher loads; all other packages are without tensorflow altogether.
 MODELS_WITHOUT_TENSORFLOW = ("models/__init__.py", "models/package.py", "models/manifest.py", "models/errors.py",
-                             "models/push.py", "models/allow_list.py")
+                             "models/push.py", "models/allow_list.py", "models/signature_input.py")
 
 
 @dataclass(frozen=True)
