@@ -16,11 +16,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from lambda_svc._core import Formula
 from lambda_svc.config_files import feature_file_problems
 from lambda_svc.config_words import field_problems, read_yaml
-from lambda_svc.errors import ConfigError, FormulaError
+from lambda_svc.errors import ConfigError, FormulaError, PackageRejected
+from lambda_svc.saved_models import is_saved_model, read_saved_model, saved_manifest, saved_versions
 from models.package import Manifest, PackageError, is_safe_name, list_versions, read_manifest, version_dir
 
-__all__ = ["EngineConfig", "FeatureFile", "ParamServerConfig", "ScenarioConfig", "ServerConfig", "ServiceConfig",
-           "check", "load", "package_dir"]
+__all__ = ["EngineConfig", "FeatureFile", "ParamServerConfig", "SavedModelConfig", "ScenarioConfig", "ServerConfig",
+           "ServiceConfig", "check", "load", "package_dir"]
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -92,6 +93,16 @@ class FeatureFile(_Frozen):
     key: str = "id"
 
 
+class SavedModelConfig(_Frozen):
+    """How a plain SavedModel is served: inputs are item features but for those of `user` and `context`, which come once
+    a request; `heads` names outputs that are scores, by default all of one float32 a candidate."""
+
+    signature: Annotated[str, Field(min_length=1, max_length=256)] = "serving_default"
+    user: tuple[str, ...] = ()
+    context: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+
+
 class ParamServerConfig(_Frozen):
     """Tables that live on shards: those of the cluster at `cluster` are looked up there, others in this process.
 
@@ -142,6 +153,7 @@ class ServiceConfig(_Frozen):
     user_features: FeatureFile | None = None
     item_features: FeatureFile | None = None
     paramserver: ParamServerConfig | None = None
+    saved_models: dict[ModelName, SavedModelConfig] = Field(default_factory=dict)
     scenarios: Annotated[dict[Name, ScenarioConfig], Field(min_length=1)]
 
 
@@ -203,12 +215,14 @@ def _problems_outside(document: dict[str, Any]) -> list[str]:
     Parts are looked at one by one, so that a bad port hides neither a missing model nor a bad formula.
     """
     problems, manifests = [], []
-    repository = document.get("repository")
+    repository, saved = document.get("repository"), _mapping(document.get("saved_models"))
+    served = {_mapping(raw).get("model") for raw in _mapping(document.get("scenarios")).values()}
+    problems += [f"saved_models.{name}: no scenario serves that model" for name in saved if name not in served]
     if isinstance(repository, Path) and not os.path.isdir(repository):
         problems.append(f"repository: no such folder: {repository}")
     elif isinstance(repository, Path):
         for name, raw in _mapping(document.get("scenarios")).items():
-            found, manifest = _model_problems(f"scenarios.{name}", repository, _mapping(raw))
+            found, manifest = _model_problems(f"scenarios.{name}", repository, _mapping(raw), saved)
             problems += found
             manifests += [] if manifest is None else [manifest]
     cluster = _mapping(document.get("paramserver")).get("cluster")
@@ -226,14 +240,17 @@ def _problems_outside(document: dict[str, Any]) -> list[str]:
     return problems
 
 
-def _model_problems(where: str, repository: Path, raw: dict[Any, Any]) -> tuple[list[str], Manifest | None]:
+def _model_problems(where: str, repository: Path, raw: dict[Any, Any],
+                    saved: dict[Any, Any]) -> tuple[list[str], Manifest | None]:
     """What is wrong with a scenario's model and formula, each if its own fields are valid; and the model's manifest."""
     scenario, wrong = _valid_part(ScenarioConfig, {"formula": "0"} | raw, formula="0")
     if scenario is None or "version" in wrong:
         return [], None
     try:
-        manifest = read_manifest(package_dir(repository, scenario))
-    except (ConfigError, PackageError) as error:
+        folder = package_dir(repository, scenario)
+        settings, _ = _valid_part(SavedModelConfig, _mapping(saved.get(scenario.model)))
+        manifest = _manifest(folder, settings or SavedModelConfig())
+    except (ConfigError, PackageError, PackageRejected) as error:
         return [f"{where}.model: {error}"], None
     except OSError as error:
         return [f"{where}.model: {repository} cannot be read: {error.strerror}"], None
@@ -244,6 +261,12 @@ def _model_problems(where: str, repository: Path, raw: dict[Any, Any]) -> tuple[
     except FormulaError as error:
         return [f"{where}.formula: {error}"], manifest
     return [], manifest
+
+
+def _manifest(folder: Path, settings: SavedModelConfig) -> Manifest:
+    if is_saved_model(folder):
+        return saved_manifest(read_saved_model(folder, settings), folder.parent.name, int(folder.name))
+    return read_manifest(folder)
 
 
 def _valid_part(part: type[Part], raw: dict[Any, Any], **instead: Any) -> tuple[Part | None, set[str]]:
@@ -267,16 +290,19 @@ def _mapping(value: Any) -> dict[Any, Any]:
 
 
 def package_dir(repository: Path, scenario: ScenarioConfig) -> Path:
-    """The package folder in `repository` that a scenario serves. Raises ConfigError when that is not there whole."""
+    """The folder in `repository` that a scenario serves, of a package or a plain SavedModel. Raises ConfigError when it
+    is not there whole."""
     if scenario.version == "latest":
-        versions = list_versions(repository, scenario.model)
+        versions = [*list_versions(repository, scenario.model), *saved_versions(repository, scenario.model)]
         if versions:
-            return version_dir(repository, scenario.model, versions[-1])
+            return version_dir(repository, scenario.model, max(versions))
         raise ConfigError(
             f"no version of {scenario.model!r} in {repository}{_damaged(repository / scenario.model)}; "
             f"push one with `lambda-svc push PACKAGE {repository}`"
         )
     folder = version_dir(repository, scenario.model, scenario.version)
+    if is_saved_model(folder):
+        return folder
     try:
         read_manifest(folder)
     except PackageError as error:

@@ -33,15 +33,18 @@ FORMULAS_MAX = 64  # formulas of requests that are kept compiled, per scenario
 @dataclass(frozen=True)
 class LoadedGraphs:
     """The dense part in an engine: the items' graph and, when the variant splits it off, the user's. No variant: the
-    plain graph."""
+    plain graph, or a SavedModel as it came."""
 
     items: LoadedGraph
     variant: Variant | None = None
     user: LoadedGraph | None = None
+    saved_model: bool = False
 
     @property
     def name(self) -> str:
-        """The variant's name."""
+        """The variant's name; "saved_model" for one that was never exported."""
+        if self.saved_model:
+            return "saved_model"
         return PLAIN if self.variant is None else self.variant.name
 
 

@@ -193,15 +193,16 @@ def load_plans(config: ServiceConfig) -> dict[str, ScenarioPlan]:
     for name, scenario in config.scenarios.items():
         source = config_file.package_dir(config.repository, scenario)
         if source not in models:
-            folder, manifest = take_in(source, config.work_dir)
+            folder, manifest = take_in(source, config.work_dir, config.saved_models.get(scenario.model))
             model = load_model(folder, manifest, config, arena, cluster)
-            if config.engine.kind == "auto":
+            if config.engine.kind == "auto" and not model.graphs.saved_model:
                 model = settle(folder, model, (name, scenario), config.engine, config.repository)
             models[source] = folder, model
         folder, model = models[source]
         plan = compile_plan(name, scenario, model)
         golden = ", ".join(f"{head} {worst:.1e}" for head, worst in check_golden(folder, plan).items())
-        log.info("scenario %s: %s version %d, golden within %s", name, plan.wire.model, plan.wire.version, golden)
+        proof = f"golden within {golden}" if golden else "a SavedModel as it came, without golden scores to prove it"
+        log.info("scenario %s: %s version %d, %s", name, plan.wire.model, plan.wire.version, proof)
         plans[name] = plan
     return plans
 

@@ -129,7 +129,8 @@ class _Document(Strict):
 @dataclass(frozen=True)
 class Manifest:
     """A package's manifest, checked. `files` maps every other file's name to digest and size; `notes` is free JSON;
-    `variants` are other ways to the scores of `graph`, the most rewritten last."""
+    `variants` are other ways to the scores of `graph`, the most rewritten last. Without `golden` it is no package's,
+    but says the same of a SavedModel that is served as it came."""
 
     model: str
     version: int
@@ -137,7 +138,7 @@ class Manifest:
     slots: tuple[Slot, ...]
     graph: Graph
     tables: tuple[TableFile, ...]
-    golden: Golden
+    golden: Golden | None
     files: Mapping[str, FileEntry]
     notes: Mapping[str, Any] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()

@@ -33,7 +33,7 @@ def is_path(model: str) -> bool:
 
 def publish(model: Path, out: Path, version: int, seed: int, options: Options) -> int:
     """Writes the package and says what is in it; returns the exit code. What cannot be exported leaves nothing."""
-    from models.errors import ModelsError
+    from models.errors import FreezeError, ModelsError
     from models.notices import without_notices
 
     started = time.perf_counter()
@@ -48,6 +48,8 @@ def publish(model: Path, out: Path, version: int, seed: int, options: Options) -
                              seed=seed)
     except (ModelsError, OSError, ValueError) as error:
         typer.echo(f"lambda-svc: not exported: {error}", err=True)
+        if isinstance(error, FreezeError):
+            typer.echo(f"copy its folder to {out / options.name / str(version)} to serve it as it came", err=True)
         return 1
     for output, why in done.left_out.items():
         typer.echo(f"output {output} is no head: {why}")

@@ -14,7 +14,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from lambda_svc.config import SavedModelConfig
 from lambda_svc.errors import PackageRejected
+from lambda_svc.lifecycle.intake_saved_model import take_in_saved_model
+from lambda_svc.saved_models import is_saved_model
 from models.package import Manifest, PackageError, check_graphs, read_manifest, verify
 
 __all__ = ["take_in"]
@@ -22,13 +25,16 @@ __all__ = ["take_in"]
 log = logging.getLogger("lambda_svc")
 
 
-def take_in(package: Path, work_dir: Path) -> tuple[Path, Manifest]:
-    """Copies a version's folder below `work_dir` and verifies the copy: (folder, manifest).
+def take_in(package: Path, work_dir: Path, saved_model: SavedModelConfig | None = None) -> tuple[Path, Manifest]:
+    """Copies a version's folder below `work_dir` and verifies the copy: (folder, manifest). A folder that is no package
+    but a plain SavedModel is taken in as `saved_model` says.
 
     A copy left by an earlier start is used again when it still verifies and is of the same manifest, even when the
     package itself is damaged by now; that is logged. Raises PackageRejected naming the damaged file; or file, node and
     op, when a graph holds an op that may not be served.
     """
+    if is_saved_model(package):
+        return take_in_saved_model(package, work_dir, saved_model or SavedModelConfig())
     try:
         manifest = read_manifest(package)
         target = work_dir / "packages" / manifest.model / str(manifest.version)

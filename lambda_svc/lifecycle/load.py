@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from feature_store import FeatureCache, FeatureStoreError, StorageError
 from lambda_svc._core import Arena
-from lambda_svc.config import EngineConfig, FeatureFile, ServiceConfig
+from lambda_svc.config import EngineConfig, FeatureFile, SavedModelConfig, ServiceConfig
 from lambda_svc.errors import ConfigError, PackageRejected, ResourceExhausted
 from lambda_svc.plan import LoadedGraphs, LoadedModel, extractors_for
+from lambda_svc.saved_models import read_saved_model
 from lambda_svc.session.engine import GraphSignature, TensorSpec
 from lambda_svc.session.kinds import GRAPH_SUFFIX, open_engine
 from lambda_svc.session.streams import Streams
+from lambda_svc.session.tensorflow import TensorFlowEngine, TensorFlowOptions
 from models.package import PLAIN, Manifest, Variant
 from paramserver import ParamServerError, Table
 
@@ -40,9 +42,25 @@ def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: A
         tables = {entry.name: remote.get(entry.name) or _table(folder, entry) for entry in manifest.tables}
     except (FeatureStoreError, ParamServerError) as error:
         raise PackageRejected(f"{manifest.model} version {manifest.version}: {error}") from error
-    graphs = load_graphs(folder, manifest, config.engine)
+    if manifest.golden is None:
+        graphs = _load_saved_model(folder, manifest, config)
+    else:
+        graphs = load_graphs(folder, manifest, config.engine)
     return LoadedModel(manifest, graphs, extractors, caches, tables, arena, Streams(config.engine.streams),
                        frozenset(remote))
+
+
+def _load_saved_model(folder: Path, manifest: Manifest, config: ServiceConfig) -> LoadedGraphs:
+    """The signature of a SavedModel in TensorFlow, its variables restored and its tables filled from `folder`."""
+    engine = config.engine
+    if engine.kind != "auto" and (engine.kind, engine.precision) != ("tensorflow", "f32"):
+        raise PackageRejected(f"{manifest.model} version {manifest.version} is a SavedModel, which only engine "
+                              f"tensorflow serves, in f32, not {engine.kind} in {engine.precision}; export it for that")
+    saved = read_saved_model(folder, config.saved_models.get(manifest.model, SavedModelConfig()))
+    # Old control flow and variables by reference are refused by the executor that is faster for small graphs.
+    options = TensorFlowOptions(intra_op_threads=engine.intra_op_threads, executor="")
+    loaded = TensorFlowEngine(options=options).load(saved.graph, signature_of(manifest), saved.once)
+    return LoadedGraphs(loaded, saved_model=True)
 
 
 def load_graphs(folder: Path, manifest: Manifest, config: EngineConfig) -> LoadedGraphs:

@@ -29,11 +29,12 @@ print(json.dumps({"heads": heads, "variant": answer.message.plan.variant, "engin
 """
 
 
-def serve_once(folder: Path, repository: Path, model: str, formula: str, arrays, **engine) -> dict:
-    """Starts a server on `model` and ranks once with the features `{"side:name": array}`, one row of users'; returns
-    heads in the order of the candidates, variant, engine and bytes copied."""
+def serve_once(folder: Path, repository: Path, model: str, formula: str, arrays, saved=None, **engine) -> dict:
+    """Starts a server on `model` and ranks once with the features `{"side:name": array}`, one row of users'; `saved`
+    says how a SavedModel is served. Returns heads in the order of the candidates, variant, engine and bytes copied."""
     settings = {"repository": str(repository), "work_dir": str(folder / "run"), "server": {"listen": "127.0.0.1:0"},
-                "engine": engine, "scenarios": {"rank": {"model": model, "formula": formula, "slice_rows": 64}}}
+                "engine": engine, "saved_models": {} if saved is None else {model: saved},
+                "scenarios": {"rank": {"model": model, "formula": formula, "slice_rows": 64}}}
     (folder / "service.yaml").write_text(json.dumps(settings))
     np.savez(folder / "request.npz", **arrays)
     done = subprocess.run([sys.executable, "-c", CODE, folder / "service.yaml", folder / "request.npz"],
