@@ -4,22 +4,25 @@ Features, slots and heads follow from the signature; the golden scores are the f
 came. Importing this imports tensorflow.
 """
 
+import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 
 from .allow_list import check_graph
 from .errors import ExportCheckError, GraphError, SignatureError
 from .golden import write_golden
 from .loaded_golden import Group, framework, golden_rows, groups_drawn, groups_given, rows_of, score
-from .loaded_graph import serving_graph
+from .loaded_graph import initializers, serving_graph
 from .loaded_inputs import head_outputs, reading, table_names
 from .loaders import FrozenModel, Loaded, admit
-from .package import Golden, Graph, GraphInput, GraphOutput, TableFile, write_package
+from .manifest import is_safe_path
+from .package import Golden, Graph, GraphInput, GraphOutput, Initializer, TableFile, write_package
 from .passes.dense import DenseGraph
-from .rewritten import Rewritten, rewritten, run
+from .rewritten import Rewritten, rewritten
 from .tables import RowReader, write_table
 
 __all__ = ["Exported", "export_loaded"]
@@ -68,12 +71,13 @@ def export_loaded(loaded: Loaded, out_dir: Path | str, name: str, version: int, 
     chosen, left_out = head_outputs(frozen.signature, heads)
     feeds = tuple(read.graph_inputs(frozen, tables))
     plain = serving_graph(frozen, read, feeds, chosen)
-    check_graph(plain.item.SerializeToString())
+    fills = initializers(frozen)
+    check_graph(plain.item.SerializeToString(), {one.asset for one in fills if one.asset is not None})
     groups = groups_drawn(read, frozen, np.random.default_rng(seed)) if inputs is None else groups_given(read, inputs)
     scores = score(framework(loaded, signature), read, frozen, groups, chosen)
     tolerance = {head: TOLERANCE * max(1.0, float(np.abs(found).max())) for head, found in scores.items()}
     _check(plain, feeds, frozen, tables, groups, scores, tolerance)
-    variants, plain_only = _variants(plain, max(tolerance.values()))
+    variants, plain_only = _variants(plain, max(tolerance.values()), fills)
     kept = {table.variable: table.reason for table in frozen.kept}
 
     def fill(directory: Path) -> None:
@@ -81,6 +85,9 @@ def export_loaded(loaded: Loaded, out_dir: Path | str, name: str, version: int, 
         (directory / GRAPH_FILE).write_bytes(plain.item.SerializeToString(deterministic=True))
         for variant in variants:
             variant.write(directory)
+        for file, source in sorted(frozen.assets.items()):
+            (directory / "assets" / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, directory / "assets" / file)
         (directory / "tables").mkdir()
         for variable, table in sorted(frozen.tables.items()):
             rows = table.shape[0]
@@ -96,7 +103,7 @@ def export_loaded(loaded: Loaded, out_dir: Path | str, name: str, version: int, 
                           dtype="f32", rows=table.shape[0]) for variable, table in sorted(frozen.tables.items())],
         golden=Golden(file=GOLDEN_FILE, rows=sum(rows_of(read, group) for group in groups), tolerance=tolerance,
                       tolerance_bf16={head: TOLERANCE_BF16 / TOLERANCE * one for head, one in tolerance.items()}),
-        fill=fill, variants=[variant.entry for variant in variants],
+        fill=fill, variants=[variant.entry for variant in variants], initializers=fills,
         notes={"signature": signature, "stored_as": loaded.kind, "left_out": left_out, "kept": kept,
                "plain_only": plain_only},
     )
@@ -106,10 +113,9 @@ def export_loaded(loaded: Loaded, out_dir: Path | str, name: str, version: int, 
 def _refuse(frozen: FrozenModel) -> None:
     """Raises SignatureError for what a package cannot hold yet."""
     where = f"signature {frozen.signature.name!r}"
-    if frozen.initializers:
-        tables = ", ".join(sorted({one.table for one in frozen.initializers}))
-        raise SignatureError(f"{where}: the graph keeps lookup tables ({tables}), which a package cannot fill yet; "
-                             "feed what they would give as features, or serve the model as SavedModel")
+    unsafe = [file for file in frozen.assets if not is_safe_path(f"assets/{file}")]
+    if unsafe:
+        raise SignatureError(f"{where}: vocabulary {unsafe[0]!r}: a package's files have plain names")
     if frozen.random_ops:
         raise SignatureError(f"{where}: {frozen.random_ops[0]!r} draws random numbers on every run, so that no "
                              "golden score could prove it")
@@ -145,7 +151,8 @@ def _check(plain: DenseGraph, feeds: Sequence[GraphInput], frozen: FrozenModel, 
         rows = np.stack([table.read(int(i), int(i) + 1)[0] for i in distinct])
         return rows[places.reshape(given.shape)]
 
-    got = [run(plain, {feed.name: value(feed, group) for feed in feeds}) for group in groups]
+    ask = _session(plain, frozen)
+    got = [ask({feed.name: value(feed, group) for feed in feeds}) for group in groups]
     for head, wanted in scores.items():
         difference = float(np.max(np.abs(np.concatenate([one[head] for one in got]) - wanted)))
         if not difference <= tolerance[head]:
@@ -153,8 +160,22 @@ def _check(plain: DenseGraph, feeds: Sequence[GraphInput], frozen: FrozenModel, 
                                    f"{tolerance[head]:.3g} is allowed")
 
 
-def _variants(plain: DenseGraph, tolerance: float) -> tuple[tuple[Rewritten, ...], str]:
+def _session(plain: DenseGraph, frozen: FrozenModel):
+    """{feed: array} -> {head: float32 [n]} by a session on the plain graph whose lookup tables are filled."""
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.graph_util.import_graph_def(plain.item, name="")
+    session = tf.compat.v1.Session(graph=graph)
+    for one, source in zip(initializers(frozen), frozen.initializers, strict=True):
+        session.run(one.node, {} if one.asset is None else {f"{one.asset}:0": str(frozen.assets[source.file])})
+    fetches = {head.head: head.name for head in plain.heads}
+    return lambda feeds: {head: value.reshape(-1) for head, value in session.run(fetches, feeds).items()}
+
+
+def _variants(plain: DenseGraph, tolerance: float, fills: Sequence[Initializer]) -> tuple[tuple[Rewritten, ...], str]:
     """The rewritten variants; none, and why, for a graph that no pass can read."""
+    if fills:
+        return (), f"lookup tables are filled at load, by {', '.join(one.node for one in fills)}"
     try:
         return rewritten(plain, tolerance), ""
     except (GraphError, ExportCheckError) as error:

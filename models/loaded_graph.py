@@ -7,14 +7,15 @@ import tensorflow as tf
 
 from .loaded_inputs import Reading
 from .loaders import FrozenModel
-from .package import GraphInput
+from .package import GraphInput, Initializer
 from .passes.dense import DenseGraph, DenseInput, Head
 from .passes.graph import GraphIndex, data_inputs, node_of
 from .signature_input import SignatureInput
 
-__all__ = ["drop_checks", "serving_graph"]
+__all__ = ["drop_checks", "initializers", "serving_graph"]
 
 _TYPES = {"f32": tf.float32, "i64": tf.int64, "i32": tf.int32}
+_PREFIX = "model"
 _BRANCHES = frozenset({"Switch", "RefSwitch", "Enter", "RefEnter"})
 _CHECKS = frozenset({"Assert", "If", "Merge", "NoOp", "RefMerge", "StatelessIf"})
 
@@ -30,12 +31,13 @@ def serving_graph(frozen: FrozenModel, read: Reading, feeds: Sequence[GraphInput
         rows = tf.shape(fed[next(feed.name for feed in feeds if feed.side == "item")])[0]
         given = {feed.name: _as_read(fed[feed.name], feed, entries[feed.source.slot], rows) for feed in feeds}
         outputs = tf.graph_util.import_graph_def(
-            frozen.graph_def, given, [frozen.outputs[key].name for key in heads], name="model")
+            frozen.graph_def, given, [frozen.outputs[key].name for key in heads], name=_PREFIX)
         found = []
         for head, output in zip(heads, outputs, strict=True):
             flat = output if output.shape.rank == 1 else tf.reshape(output, [-1])
             found.append(Head(head, tf.identity(flat, name=head).name))
-    item = drop_checks(graph.as_graph_def(), [head.name for head in found])
+    item = drop_checks(graph.as_graph_def(), [*(head.name for head in found),
+                                              *(one.node for one in initializers(frozen))])
     inputs = tuple(DenseInput(feed.name, feed.dtype, feed.shape, feed.side) for feed in feeds)
     return DenseGraph(item, inputs, tuple(found))
 
@@ -43,6 +45,12 @@ def serving_graph(frozen: FrozenModel, read: Reading, feeds: Sequence[GraphInput
 def _as_read(fed: tf.Tensor, feed: GraphInput, entry: SignatureInput, rows: tf.Tensor) -> tf.Tensor:
     tensor = tf.cast(fed, tf.int32) if feed.source.kind == "values" and entry.dtype == "i32" else fed
     return tf.tile(tensor, [rows] + [1] * (len(feed.shape) - 1)) if entry.tiled else tensor
+
+
+def initializers(frozen: FrozenModel) -> tuple[Initializer, ...]:
+    """What fills the lookup tables of the serving graph; vocabularies are in the package's assets/."""
+    return tuple(Initializer(node=f"{_PREFIX}/{one.node}", asset=one.asset and f"{_PREFIX}/{node_of(one.asset)}",
+                             file=one.file and f"assets/{one.file}") for one in frozen.initializers)
 
 
 def drop_checks(graph_def: tf.compat.v1.GraphDef, outputs: Sequence[str]) -> tf.compat.v1.GraphDef:

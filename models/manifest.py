@@ -73,6 +73,15 @@ class Graph(Strict):
     outputs: tuple[GraphOutput, ...]
 
 
+class Initializer(Strict):
+    """A node of the plain graph that fills a lookup table, to be run once when the graph is loaded: after node `asset`,
+    if any, was made to hold the path of `file` in the package."""
+
+    node: str = Field(min_length=1)
+    asset: str | None = None
+    file: str | None = None
+
+
 class TableFile(Strict):
     """One embedding table: Parquet with columns `id` int64 and `row`; ids are raw ids after the slot's transforms."""
 
@@ -123,6 +132,7 @@ class _Document(Strict):
     variants: tuple[Variant, ...]
     files: dict[str, FileEntry] = Field(max_length=FILES_MAX)
     notes: dict[str, Any]
+    initializers: tuple[Initializer, ...] = ()
     manifest_sha256: str = Field(pattern=_SHA256)
 
 
@@ -142,6 +152,7 @@ class Manifest:
     files: Mapping[str, FileEntry]
     notes: Mapping[str, Any] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
+    initializers: tuple[Initializer, ...] = ()
 
     def slots_of(self, side: str) -> tuple[Slot, ...]:
         """The slots whose feature is on `side`, in the manifest's order."""
@@ -193,6 +204,8 @@ def manifest_bytes(manifest: Manifest) -> bytes:
         "files": {name: entry.model_dump(mode="json") for name, entry in manifest.files.items()},
         "notes": dict(manifest.notes),
     }
+    if manifest.initializers:
+        body["initializers"] = [one.model_dump(mode="json") for one in manifest.initializers]
     for item in body["graph"]["inputs"]:
         item["source"] = {key: value for key, value in item["source"].items() if value is not None}
     try:
@@ -234,6 +247,7 @@ def parse_manifest(raw: bytes) -> Manifest:
         files=MappingProxyType(document.files),
         notes=MappingProxyType(document.notes),
         variants=document.variants,
+        initializers=document.initializers,
     )
     _check(manifest)
     return manifest
@@ -291,6 +305,11 @@ def _file_problems(manifest: Manifest) -> list[str]:
     wanted = {"graph.file": manifest.graph.file, "golden.file": manifest.golden.file}
     wanted |= {f"tables.{t.name}.file": t.file for t in manifest.tables}
     wanted |= {f"variants[{v.name}].file {i}": file for v in manifest.variants for i, file in enumerate(v.files)}
+    for number, one in enumerate(manifest.initializers):
+        if (one.asset is None) != (one.file is None):
+            problems.append(f"initializers.{number}: asset and file come together, got {one.asset!r} and {one.file!r}")
+        elif one.file is not None:
+            wanted[f"initializers.{number}.file"] = one.file
     absent = {where: file for where, file in wanted.items() if file not in manifest.files}
     return problems + [f"{where}: {file!r} is not among files" for where, file in absent.items()]
 

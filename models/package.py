@@ -37,6 +37,7 @@ from .manifest import (
     Graph,
     GraphInput,
     GraphOutput,
+    Initializer,
     Manifest,
     Source,
     TableFile,
@@ -49,7 +50,8 @@ from .signature_input import SignatureInput, choose_heads, sides_of, signature_i
 from .variants import PLAIN, SharedTensor, UserGraph, Variant, VariantHead
 
 __all__ = [
-    "MANIFEST_FILE", "PLAIN", "FileEntry", "Golden", "Graph", "GraphError", "GraphInput", "GraphOutput", "Manifest",
+    "MANIFEST_FILE", "PLAIN", "FileEntry", "Golden", "Graph", "GraphError", "GraphInput", "GraphOutput", "Initializer",
+    "Manifest",
     "PackageError", "PackageExistsError", "PackageMissingError", "SharedTensor", "SignatureError", "SignatureInput",
     "Source", "TableFile", "UserGraph", "Variant", "VariantHead", "check_graph", "check_graphs", "choose_heads",
     "is_safe_name", "list_versions", "publish", "read_manifest", "sides_of", "signature_input", "verify", "version_dir",
@@ -114,10 +116,12 @@ def verify(directory: Path | str, mend: str = "push it again") -> Manifest:
 def check_graphs(directory: Path | str, manifest: Manifest) -> None:
     """Refuses a package one of whose graphs, functions inside it included, holds an op that a served graph may not.
 
-    What is checked is what the manifest vouches for: a graph that is damaged is refused as such. Raises PackageError
-    naming the file, and the node and its op.
+    What is checked is what the manifest vouches for: a graph that is damaged is refused as such. A vocabulary is read
+    only by the paths that the manifest's initializers name. Raises PackageError naming the file, and the node and its
+    op.
     """
     root = Path(directory)
+    paths = {one.asset for one in manifest.initializers if one.asset is not None}
     for name in manifest.graph_files():
         try:
             with _open_plain(root / name, name) as file:
@@ -127,7 +131,7 @@ def check_graphs(directory: Path | str, manifest: Manifest) -> None:
         if hashlib.sha256(raw).hexdigest() != manifest.files[name].sha256:
             raise PackageError(name, "damaged: not the file that the manifest vouches for", root)
         try:
-            check_graph(raw)
+            check_graph(raw, paths if name == manifest.graph.file else ())
         except GraphError as error:
             raise PackageError(name, str(error), root) from error
 
@@ -165,6 +169,7 @@ def write_package(
     fill: Callable[[Path], None],
     notes: Mapping[str, Any] | None = None,
     variants: Sequence[Variant] = (),
+    initializers: Sequence[Initializer] = (),
 ) -> Path:
     """Publishes one version and returns its directory.
 
@@ -175,7 +180,8 @@ def write_package(
     with publish(repository, model, version) as staging:
         fill(staging)
         files = {name: _describe(staging, name) for name in sorted(_walk(staging))}
-        parts = (schema, tuple(slots), graph, tuple(tables), golden, files, dict(notes or {}), tuple(variants))
+        parts = (schema, tuple(slots), graph, tuple(tables), golden, files, dict(notes or {}), tuple(variants),
+                 tuple(initializers))
         raw = manifest_bytes(Manifest(model, version, *parts))
         parse_manifest(raw)
         (staging / MANIFEST_FILE).write_bytes(raw)

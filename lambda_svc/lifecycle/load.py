@@ -12,8 +12,9 @@ from lambda_svc.config import EngineConfig, FeatureFile, SavedModelConfig, Servi
 from lambda_svc.errors import ConfigError, PackageRejected, ResourceExhausted
 from lambda_svc.plan import LoadedGraphs, LoadedModel, extractors_for
 from lambda_svc.saved_models import read_saved_model
-from lambda_svc.session.engine import GraphSignature, TensorSpec
+from lambda_svc.session.engine import GraphSignature, LoadedGraph, TensorSpec
 from lambda_svc.session.kinds import GRAPH_SUFFIX, open_engine
+from lambda_svc.session.saved_graph import with_paths
 from lambda_svc.session.streams import Streams
 from lambda_svc.session.tensorflow import TensorFlowEngine, TensorFlowOptions
 from models.package import PLAIN, Manifest, Variant
@@ -69,6 +70,8 @@ def load_graphs(folder: Path, manifest: Manifest, config: EngineConfig) -> Loade
     if config.kind == "auto":
         config = config.model_copy(update={"kind": "tensorflow", "precision": "f32"})
     variant = _variant(manifest, config)
+    if variant is None and manifest.initializers:
+        return LoadedGraphs(_load_filled(folder, manifest, config))
     engine = open_engine(config.kind, config.precision, lanes=config.streams, threads=config.intra_op_threads)
     files = (manifest.graph.file,) if variant is None else variant.files
     items = engine.load(_read(folder, manifest, files[0], config), signature_of(manifest, variant))
@@ -76,6 +79,18 @@ def load_graphs(folder: Path, manifest: Manifest, config: EngineConfig) -> Loade
         return LoadedGraphs(items, variant)
     user = engine.load(_read(folder, manifest, files[1], config), user_signature_of(manifest, variant))
     return LoadedGraphs(items, variant, user)
+
+
+def _load_filled(folder: Path, manifest: Manifest, config: EngineConfig) -> LoadedGraph:
+    """The plain graph of a package whose lookup tables are filled from its own assets."""
+    if config.kind != "tensorflow":
+        raise PackageRejected(f"{manifest.model} version {manifest.version} keeps lookup tables in its graph, which "
+                              f"only engine tensorflow fills, not {config.kind}")
+    paths = {one.asset: folder / one.file for one in manifest.initializers if one.asset is not None and one.file}
+    graph = with_paths((folder / manifest.graph.file).read_bytes(), paths)
+    options = TensorFlowOptions(intra_op_threads=config.intra_op_threads, precision=config.precision)
+    engine = TensorFlowEngine(options=options)
+    return engine.load(graph, signature_of(manifest), [one.node for one in manifest.initializers])
 
 
 def _variant(manifest: Manifest, config: EngineConfig) -> Variant | None:

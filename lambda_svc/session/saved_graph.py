@@ -38,7 +38,7 @@ from models.package import (
     signature_input,
 )
 
-__all__ = ["SAVED_MODEL_FILE", "SavedGraph", "read_saved_graph"]
+__all__ = ["SAVED_MODEL_FILE", "SavedGraph", "read_saved_graph", "with_paths"]
 
 SAVED_MODEL_FILE = "saved_model.pb"
 _TAG, _INIT = "serve", "__saved_model_init_op"
@@ -78,6 +78,18 @@ def read_saved_graph(folder: Path, signature: str, user: Collection[str] = (), c
         return _saved_graph(folder, _meta_graph(folder / SAVED_MODEL_FILE), signature, user, context, heads)
     except (SignatureError, GraphError) as error:
         raise PackageRejected(f"{(told_as or folder) / SAVED_MODEL_FILE}: {error}") from error
+
+
+def with_paths(graph: bytes, paths: Mapping[str, Path]) -> bytes:
+    """A serialised GraphDef whose nodes `paths` hold those paths. Raises PackageRejected naming one that is missing."""
+    whole = GraphDef.FromString(graph)
+    missing = sorted(set(paths) - {node.name for node in whole.node})
+    if missing:
+        raise PackageRejected(f"the graph has no node {missing[0]!r}, which the manifest's initializers name")
+    for node in whole.node:
+        if node.name in paths:
+            node.CopyFrom(_constant_text(node.name, paths[node.name]))
+    return whole.SerializeToString(deterministic=True)
 
 
 def _meta_graph(file: Path) -> MetaGraph:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,6 +17,9 @@ from lambda_svc.session.threads import usable_cpus
 __all__ = ["TensorFlowEngine", "TensorFlowOptions", "find_library"]
 
 EXECUTORS = ("SINGLE_THREADED_EXECUTOR", "")
+# Old control flow, and tensors by reference: the single-threaded executor refuses them.
+_DEFAULT_EXECUTOR_OPS = ("Switch", "RefSwitch", "Merge", "Enter", "Exit", "HashTable", "Variable", "VariableV2")
+_OP_FIELDS = tuple(b"\x12" + bytes([len(op)]) + op.encode() for op in _DEFAULT_EXECUTOR_OPS)  # of a NodeDef
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,10 @@ class TensorFlowEngine:
         self._library = TensorFlowLibrary(str(cc), str(framework))
         self.version: str = self._library.version
 
+    def _options_for(self, graph: bytes) -> TensorFlowOptions:
+        # Bytes of a weight may look like such an op: then a graph is run by the other executor, to the same scores.
+        return replace(self.options, executor="") if any(field in graph for field in _OP_FIELDS) else self.options
+
     def load(self, graph: bytes, signature: GraphSignature, once: Sequence[str] = ()) -> LoadedGraph:
         """Loads a GraphDef: a frozen one, or one whose nodes `once`, run now in that order, restore its variables and
         fill its tables. Raises EngineError naming the input or output that does not fit, or the node that fails."""
@@ -103,7 +110,7 @@ class TensorFlowEngine:
             graph,
             [(spec.name, spec.dtype, list(spec.shape)) for spec in signature.inputs],
             signature.fetches(),
-            self.options.config_proto(),
+            self._options_for(graph).config_proto(),
             self.options.run_options(),
             **({"once": list(once)} if once else {}),
         )

@@ -1,13 +1,19 @@
 """A model as a team has it becomes a package that serves the framework's own scores."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from typer.testing import CliRunner
 
-from models.errors import ExportCheckError, OpRefusedError, SignatureError
+from lambda_svc.config import EngineConfig
+from lambda_svc.errors import PackageRejected
+from lambda_svc.lifecycle.load import load_graphs
+from models.errors import ExportCheckError, OpRefusedError, PackageError, SignatureError
 from models.export_loaded import export_loaded
 from models.loaders import FrameworkModel, load_saved_model
+from models.manifest import manifest_bytes
 from models.package import check_graphs, verify
 from models.push import push
 from tools.cli import app
@@ -131,7 +137,6 @@ def test_what_cannot_be_a_package_says_why(tmp_path):
             ("one", SignatureError, r"input 'x': shape \[1, 2\].*is it of the user side"),
             ("wide", SignatureError, r"no output can be a head; 'y': shape \[-1, 2\] came"),
             ("noisy", SignatureError, "draws random numbers"),
-            ("lookup", SignatureError, r"keeps lookup tables \(.*\), which a package cannot fill yet"),
             ("counts", OpRefusedError, "AssignAddVariableOp"),
             ("fixed", ExportCheckError, r"head 'y': float32 \[3\] came for 12 candidates")):
         with pytest.raises(error, match=problem):
@@ -144,6 +149,73 @@ def test_what_cannot_be_a_package_says_why(tmp_path):
         export_loaded(loaded, tmp_path / "out", "m", 1, signature="one", user=["x"], heads=["z"])
     assert not (tmp_path / "out" / "m").exists()
     assert export_loaded(loaded, tmp_path / "out", "m", 1, signature="one", user=["x"]).heads == ("y",)
+
+
+@pytest.fixture(scope="module")
+def codes(tmp_path_factory):
+    """A vocabulary of int64 codes in a file, prices by code in the graph, an embedding by place."""
+    folder = tmp_path_factory.mktemp("codes")
+    (folder / "codes.txt").write_text("30\n10\n20\n")
+    places = tf.lookup.StaticHashTable(tf.lookup.TextFileInitializer(
+        str(folder / "codes.txt"), tf.int64, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64,
+        tf.lookup.TextFileIndex.LINE_NUMBER), 3)
+    prices = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(
+        tf.constant([10, 20], tf.int64), tf.constant([0.25, 0.5])), 0.125)
+    model = tf.Module()
+    model.places, model.prices = places, prices
+    model.rows = tf.Variable(RNG.normal(size=(4, 2)).astype(np.float32))
+    model.serve = tf.function(
+        lambda code: {"y": tf.reduce_sum(tf.gather(model.rows, places.lookup(code)), 1) + prices.lookup(code)},
+        input_signature=[tf.TensorSpec([None], tf.int64, name="code")], autograph=False)
+    tf.saved_model.save(model, str(folder / "saved"), {"serving_default": model.serve})
+    return folder / "saved"
+
+
+def test_lookup_tables_are_filled_from_the_package(codes, tmp_path):
+    given = {"code": np.array([10, 20, 30, 40])}
+    done = export_loaded(load_saved_model(codes), tmp_path / "out", "codes", 1, inputs=given)
+    manifest = verify(done.path)
+    assert [one.file for one in manifest.initializers if one.file] == ["assets/codes.txt"]
+    assert len(manifest.initializers) == 2 and not manifest.variants and "filled at load" in done.plain_only
+    push(done.path, tmp_path / "repository")
+    want = FrameworkModel(codes).call("serving_default", {"code": np.array([40, 10, 30])})["y"]
+    got = serve_once(tmp_path, tmp_path / "repository", "codes", "y", {"item:code": np.array([40, 10, 30])})
+    np.testing.assert_allclose(got["heads"]["y"], want, atol=1e-6, rtol=0)
+    with pytest.raises(PackageRejected, match="keeps lookup tables in its graph, which only engine tensorflow fills"):
+        load_graphs(done.path, manifest, EngineConfig(kind="openvino"))
+
+
+def test_a_vocabulary_that_the_manifest_does_not_name_is_refused(codes, tmp_path):
+    done = export_loaded(load_saved_model(codes), tmp_path, "codes", 1, inputs={"code": np.array([10])})
+    manifest = verify(done.path)
+    for kept in ([], [one.model_copy(update={"asset": None, "file": None}) for one in manifest.initializers]):
+        with pytest.raises(PackageError, match=r"\(InitializeTableFromTextFileV2\): may only read a file whose path"):
+            check_graphs(done.path, dataclasses.replace(manifest, initializers=tuple(kept)))
+    fill = next(one for one in manifest.initializers if one.file)
+    for wrong, problem in (({"file": "assets/none"}, "'assets/none' is not among files"),
+                           ({"file": None}, "asset and file come together")):
+        changed = fill.model_copy(update=wrong)
+        with pytest.raises(PackageError, match=problem):
+            manifest_bytes(dataclasses.replace(manifest, initializers=(changed,)))
+
+
+def test_old_control_flow_that_stays_is_served(tmp_path):
+    """A branch on what is fed: another executor runs the graph, and no pass reads it."""
+    tf.compat.v1.disable_control_flow_v2()
+    try:
+        with tf.Graph().as_default():
+            x = tf.compat.v1.placeholder(tf.float32, [None], "x")
+            tf.compat.v1.assert_greater(x, -100.0)
+            y = tf.compat.v1.cond(tf.reduce_sum(x) > 0, lambda: x * 2.0, lambda: tf.ones_like(x) * 7.0)
+            with tf.compat.v1.Session() as session:
+                tf.compat.v1.saved_model.simple_save(session, str(tmp_path / "saved"), {"x": x}, {"y": y})
+    finally:
+        tf.compat.v1.enable_control_flow_v2()
+    done = export_loaded(load_saved_model(tmp_path / "saved"), tmp_path / "repository", "branch", 1)
+    assert "control flow" in done.plain_only
+    for x, y in (([1.0, 2.0], [2.0, 4.0]), ([-1.0, -2.0], [7.0, 7.0])):
+        got = serve_once(tmp_path, tmp_path / "repository", "branch", "y", {"item:x": np.float32(x)})
+        assert got["heads"]["y"] == y
 
 
 def test_real_models(shared_dir, tmp_path):

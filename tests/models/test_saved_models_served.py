@@ -12,8 +12,7 @@ from lambda_svc.config import SavedModelConfig, check
 from lambda_svc.errors import PackageRejected
 from lambda_svc.lifecycle import take_in
 from lambda_svc.saved_models import is_saved_model, read_saved_model, saved_versions
-from models.errors import FreezeError, SignatureError
-from models.export_loaded import export_loaded
+from models.errors import FreezeError
 from models.loaders import FrameworkModel, load_saved_model
 
 from . import package_fixture
@@ -71,8 +70,6 @@ def test_the_served_scores_are_the_frameworks(repository, tmp_path):
     for head in ("click", "order"):
         np.testing.assert_allclose(got["heads"][head], want[head].reshape(-1), atol=1e-6, rtol=0)
     assert set(got["heads"]) == {"click", "order"} and got["variant"] == "saved_model" and got["bytes_copied"] == 0
-    with pytest.raises(SignatureError, match="keeps lookup tables"):
-        export_loaded(load_saved_model(source), tmp_path, "ranker", 1, user=["user", "device"], context=["hour"])
 
 
 def test_a_click_model_of_tensorflow_1(shared_dir, tmp_path):
