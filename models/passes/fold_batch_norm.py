@@ -60,7 +60,9 @@ def _sides(editor, node, inputs):
         value, shape = editor.value(constant), editor.shape(computed)
         if node.op == "Sub" and computed != inputs[0]:
             continue
-        if value is None or not shape or value.dtype != np.float32 or editor.value(computed) is not None:
+        if value is None or value.dtype != np.float32 or editor.value(computed) is not None:
+            continue
+        if not shape or shape[-1] is None or shape[-1] < 1:  # columns that follow the candidates are nobody's weights
             continue
         if value.size == shape[-1] and value.shape[-1:] == (shape[-1],):
             return computed, value.reshape(-1)

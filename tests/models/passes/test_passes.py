@@ -127,6 +127,16 @@ def test_batch_norm_goes_into_the_layer_before():
     assert products(run(both, "fold_batch_norm")) == 1 and "Mul" in ops_of(run(both, "fold_batch_norm"))
 
 
+def test_a_vector_of_candidates_has_no_columns_to_scale():
+    """What SavedModels of inputs [n] do with them: the candidates are no columns of a layer."""
+    dense = graph_of({"a": (None,), "b": (None, 3)},
+                     lambda x: [tf.reduce_sum(tf.matmul(x["b"], weights(3, 2)), 1) * 2.0 + x["a"] * 0.5 - 1.0])
+    assert_same(dense, run(dense, "fold_batch_norm"))
+    transposed = graph_of({"b": (None, 3)}, lambda x: [
+        tf.transpose(tf.matmul(weights(2, 3), x["b"], transpose_b=True) * 3.0)[:, 0]])
+    assert_same(transposed, run(transposed, "fold_batch_norm"))
+
+
 def test_keras_batch_norm_with_a_small_epsilon():
     """Moments so small that epsilon is all there is."""
     variance, gamma = np.full(4, 1e-14, np.float32), np.full(4, 1e-3, np.float32)
