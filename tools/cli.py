@@ -148,8 +148,9 @@ def adopt(
                                                   "name, or serving_default.", show_default=False)] = None,
     tags: Annotated[str, typer.Option(help="Tags of the SavedModel's graph, with commas between.")] = "serve",
     user: Annotated[list[str] | None, typer.Option(help="INPUT with one value for all rows of a request; may repeat. "
-                                                   "auto: those that are so in every request; none: no input is.",
-                                                   metavar="auto|none|INPUT", show_default="auto")] = None,
+                                                   "auto, the default: "
+                                                   "those that are so in every request; none: no input is.",
+                                                   metavar="auto|none|INPUT", show_default=False)] = None,
     rows_min: Annotated[int, typer.Option(help="Tables of at least this many rows leave the graph.", min=1)] = 1_000,
     tolerance: Annotated[float, typer.Option(help="Difference of scores in f32 that counts as equal; of scores above "
                                              "1, relative to the score.", min=0.0)] = 1e-6,

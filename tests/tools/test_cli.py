@@ -16,7 +16,7 @@ from tools.cli import app
 from tests.models import package_fixture
 from tools.rank_once import parse_ids, parse_inputs
 
-COMMANDS = ["serve", "rank", "demo", "push", "doctor", "bench", "export", "config", "config check", "zoo",
+COMMANDS = ["serve", "rank", "demo", "push", "doctor", "bench", "export", "adopt", "config", "config check", "zoo",
             "zoo export", "zoo report", "zoo table"]
 
 

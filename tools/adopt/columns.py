@@ -50,7 +50,8 @@ def parquet_requests(file: Path, loaded: Loaded, signature: str | None) -> _Rows
 
 
 def _requests(file: Path, batches: Iterator[pa.RecordBatch], loaded: Loaded, signature: str | None) -> _Rows:
-    specs = loaded.signature(signature or "serving_default").inputs
+    named = signature or "serving_default"
+    specs = loaded.signatures[named].inputs if named in loaded.signatures else {}
     record = 0
     while True:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,6 +26,11 @@ def run(model: Path, requests: Path, *, signature: str | None, tags: str, user: 
     for what, path in (("the model", model), ("--requests", requests)):
         if not path.exists():
             return _refuse(f"{what}: {path} does not exist")
+    outputs = [*([] if report is None else [report / model.name]), *([] if json_file is None else [json_file])]
+    for path in outputs:
+        there = next(folder for folder in path.absolute().parents if folder.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK):
+            return _refuse(f"{path} cannot be written: {there} is no folder that may be written to")
     console = Console(stderr=True)
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it calls its own loaders deprecated
     with console.status("loading TensorFlow") as status, without_notices():

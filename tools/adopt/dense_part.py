@@ -3,7 +3,7 @@ flow stay in front of it, in TensorFlow.
 
     inputs --> [front: what engines cannot run] --> boundary tensors, one row a candidate --> [dense part] --> scores
 
-A graph without such operations has no front: its inputs are fed to the dense part as they are. Imports tensorflow.
+A model that export makes a package of has no front: the whole graph is what a server runs. Imports tensorflow.
 """
 
 from __future__ import annotations
@@ -69,16 +69,17 @@ class DensePart:
 
 
 def dense_part(frozen: FrozenModel, exported: ExportedGraph, requests: Sequence[Request],
-               user: Collection[str]) -> DensePart:
+               user: Collection[str], whole: bool = False) -> DensePart:
     """The dense part of a frozen model, by what `requests` show of its tensors' shapes; `user` names the inputs that
-    have the same value in all rows of every request. Raises NoDensePart with the reason."""
+    have the same value in all rows of every request. With `whole` nothing stays in front. Raises NoDensePart with the
+    reason."""
     outputs, left_out = _score_outputs(frozen, exported, requests)
     if not outputs:
         raise NoDensePart("no output is a score a candidate: " + "; ".join(f"{k}: {v}" for k, v in left_out.items()))
     index = GraphIndex(frozen.graph_def)
     search = _Search(index, exported, requests)
     tensors = [frozen.outputs[name].name for name in outputs]
-    ends = search.boundary(tensors)
+    ends = search.inputs(tensors) if whole else search.boundary(tensors)
     users = {node_of(spec.name) for name, spec in frozen.inputs.items() if name in user}
     users |= {name for name, (ids, _) in exported.lookups.items() if exported.ids_of(ids) in user}
     plain, boundary, heads = _built(index, search, ends, {n: tensors[i] for i, n in enumerate(outputs)}, outputs, users)
@@ -131,6 +132,13 @@ class _Search:
     def is_input(self, tensor: str) -> bool:
         """Whether a tensor is fed, not computed."""
         return self._index.nodes[node_of(tensor)].op == "Placeholder"
+
+    def inputs(self, outputs: Sequence[str]) -> list[str]:
+        """The fed tensors that outputs depend on. Raises NoDensePart for one that no engine can be fed."""
+        ends, _, _ = self._walk(outputs, set())
+        for tensor, problem in self._look(ends).items():
+            raise NoDensePart(f"input {node_of(tensor)!r}: {problem}")
+        return sorted(ends)
 
     def boundary(self, outputs: Sequence[str]) -> list[str]:
         """Tensors in the order of their names. Raises NoDensePart."""

@@ -5,13 +5,17 @@ Imports tensorflow.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from feature_store.errors import FeatureStoreError
 from models.errors import FreezeError, GraphError, ModelsError, OpRefusedError, SavedModelError
+from models.export_loaded import export_loaded
+from models.loaded_inputs import head_outputs
 from models.loaders import FrozenModel, Loaded, admit, load_frozen, load_saved_model
 from models.passes import Cost, apply, cost
 from models.passes.graph import node_of
@@ -31,6 +35,7 @@ TOLERANCE, TOLERANCE_BF16 = 1e-6, 2e-2
 """Of scores in float32 and in bf16, as packages have them; scores above 1 are compared relative to themselves."""
 AUTO, NONE = "auto", "none"
 _NEVER = 1 << 62
+_GOLDEN_REQUESTS_MAX, _GOLDEN_ROWS_MAX = 20, 4_000
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,8 @@ class Adoption:
     """The answer.
 
     Attributes:
-        refusal: why the model does not export; "" when it does.
+        refusal: why the model does not freeze, or may not be pushed; "" when it does and may.
+        no_package: why export makes no package of it; "" when it does. package_bytes is its size.
         notes: what a reader should know of tables, vocabularies and requests.
         deviation: the exported graph's scores against the original's, over all requests; None when there are none.
         unequal: outputs that are no floats and differ, with the record.
@@ -78,6 +84,8 @@ class Adoption:
     recorded: Recorded
     inputs: tuple[InputLine, ...]
     refusal: str = ""
+    no_package: str = ""
+    package_bytes: int = 0
     notes: tuple[str, ...] = ()
     deviation: Deviation | None = None
     unequal: tuple[str, ...] = ()
@@ -92,8 +100,8 @@ class Adoption:
 
     @property
     def exports(self) -> bool:
-        """Whether the model freezes and may be pushed."""
-        return not self.refusal
+        """Whether export makes a package of the model."""
+        return not self.refusal and not self.no_package
 
     @property
     def equal(self) -> bool:
@@ -107,8 +115,8 @@ def load(options: Options) -> Loaded:
         return load_frozen(options.model)
     versions = sorted(file.parent.name for file in options.model.glob("*/saved_model.pb"))
     if versions and not (options.model / "saved_model.pb").exists():
-        raise SavedModelError(options.model, f"versions {', '.join(versions)} are in it; name the folder of one, such "
-                                             f"as {options.model / versions[-1]}")
+        raise SavedModelError(options.model, f"expected a SavedModel; there are some in it: name one of "
+                                             f"{', '.join(str(options.model / name) for name in versions)}")
     return load_saved_model(options.model, options.tags)
 
 
@@ -116,8 +124,6 @@ def examine(options: Options, told: Callable[[str], None] = lambda _: None) -> A
     """Loads, reads, freezes, compares and measures. Raises SavedModelError, SignatureError, RequestsError."""
     told("loading the model")
     loaded = load(options)
-    if options.signature is not None:
-        loaded.signature(options.signature)
     told("reading the requests")
     recorded = read_requests(options.requests, loaded, options.signature)
     constant = constant_inputs(recorded.requests)
@@ -137,7 +143,8 @@ def examine(options: Options, told: Callable[[str], None] = lambda _: None) -> A
         reason = (f"{error.reason}; serve the SavedModel itself" if isinstance(error, FreezeError) else
                   f"it may not be pushed: {error}" if isinstance(error, OpRefusedError) else str(error))
         return replace(found, refusal=reason, stock=measure_stock(original, recorded.requests, options.quick))
-    found = replace(found, notes=notes)
+    told("exporting")
+    found = _exported(replace(found, notes=notes), loaded, want)
     told("comparing")
     found = _compared(found, exported, want)
     if found.deviation is None:
@@ -194,7 +201,44 @@ def _frozen(loaded: Loaded, signature: str, options: Options) -> tuple[FrozenMod
     notes += [f"table {table.variable} {list(table.shape)} stays in the graph: {table.reason}" for table in frozen.kept]
     notes += [f"vocabulary {one.file} fills {one.table} once at load" for one in frozen.initializers if one.file]
     notes += [f"{name} draws random numbers on every call: scores are not repeatable" for name in frozen.random_ops]
-    return frozen, exported, tuple(notes)
+    return exported.frozen, exported, tuple(notes)
+
+
+def _exported(found: Adoption, loaded: Loaded, want: Sequence[Mapping[str, np.ndarray]]) -> Adoption:
+    """Publishes the package into a folder that is removed again; some of the requests are its golden rows, and its
+    heads are the outputs of one score a candidate in every request."""
+    import tensorflow as tf
+
+    requests, kept = found.recorded.requests, []
+    for request in requests[:_GOLDEN_REQUESTS_MAX]:
+        if kept and sum(one.rows for one in kept) + request.rows > _GOLDEN_ROWS_MAX:
+            break
+        kept.append(request)
+    golden = {name: np.concatenate([_rows(one.inputs[name], one.rows) for one in kept])
+              for name, spec in found.recorded.signature.inputs.items()
+              if all(one.inputs[name].ndim and one.inputs[name].shape[1:] == kept[0].inputs[name].shape[1:]
+                     for one in kept)}
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            _, left_out = head_outputs(found.recorded.signature)
+            for request, one in zip(requests, want, strict=True):
+                for name in (name for name in one if one[name].size != request.rows):
+                    left_out.setdefault(name, f"{list(one[name].shape)} came for {request.rows} candidates")
+            done = export_loaded(loaded, folder, "adopted", 1, signature=found.recorded.signature.name,
+                                 user=found.user, heads=sorted(set(want[0]) - set(left_out)), inputs=golden,
+                                 rows_min=found.options.rows_min)
+        except (ModelsError, FeatureStoreError) as error:
+            return replace(found, no_package=str(error))
+        except tf.errors.OpError as error:  # of the model as it came, with a row of each input a candidate
+            return replace(found, no_package=f"it does not run with a row of each input a candidate: {error.message}")
+        size = sum(file.stat().st_size for file in done.path.rglob("*") if file.is_file())
+    notes = [f"output {name} is no head of the package: {why}" for name, why in sorted(left_out.items())]
+    notes += [f"the package has no rewritten variant: {done.plain_only}"] if done.plain_only else []
+    return replace(found, package_bytes=size, notes=(*found.notes, *notes))
+
+
+def _rows(value: np.ndarray, rows: int) -> np.ndarray:
+    return value if len(value) == rows else np.repeat(value[:1], rows, axis=0)
 
 
 def _compared(found: Adoption, exported: ExportedGraph, want: Sequence[Mapping[str, np.ndarray]]) -> Adoption:
@@ -220,24 +264,24 @@ def _measured(found: Adoption, frozen: FrozenModel, exported: ExportedGraph, ori
     options, requests = found.options, found.recorded.requests
     told("looking for the dense part")
     try:
-        part = dense_part(frozen, exported, requests, found.user)
+        part = dense_part(frozen, exported, requests, found.user, whole=found.exports)
     except (NoDensePart, GraphError) as error:
         told("measuring the original")
         return replace(found, no_dense=str(error), stock=measure_stock(original, requests, options.quick))
     found = replace(found, part=part, left_out=part.left_out, inputs=_uses(found, part, frozen, exported),
-                    user_once=_user_once(frozen, exported, requests, constant))
+                    user_once=_user_once(frozen, exported, requests, constant, found.exports))
     measured = measure(part, exported, original, requests, options.quick, told)
     return replace(found, measured=measured)
 
 
 def _user_once(frozen: FrozenModel, exported: ExportedGraph, requests: Sequence[Request],
-               constant: Sequence[str]) -> tuple[Cost, Cost] | None:
+               constant: Sequence[str], whole: bool) -> tuple[Cost, Cost] | None:
     """The cost after all passes without a user's side, and with every constant input in it."""
     if not constant:
         return None
     rows = int(np.median([request.rows for request in requests]))
     try:
-        without, with_user = (cost(apply(dense_part(frozen, exported, requests, user).plain), rows)
+        without, with_user = (cost(apply(dense_part(frozen, exported, requests, user, whole).plain), rows)
                               for user in ((), constant))
     except (NoDensePart, GraphError):
         return None

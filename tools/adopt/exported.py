@@ -6,11 +6,13 @@ Imports tensorflow.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from lambda_svc.session import usable_cpus
 from models.errors import ModelsError
+from models.loaded_graph import drop_checks
 from models.loaders import FrameworkModel, FrozenModel, Loaded, Signature
 from models.passes import Variable
 from models.passes.graph import node_of
@@ -100,11 +102,13 @@ class ExportedGraph:
         pooled = [cut.variable for cut in frozen.cuts if cut.mode != "rows"]
         if pooled:
             raise ModelsError(f"table {pooled[0]!r} pools its rows, which the parameter server does")
-        self._frozen = frozen
+        ends = [*(spec.name for spec in frozen.outputs.values()), *(one.node for one in frozen.initializers)]
+        self.frozen = replace(frozen, graph_def=drop_checks(frozen.graph_def, ends))
+        """Without assertions, as export leaves them out."""
         self.lookups = {cut.input: (cut.ids, CutRows(frozen.tables[cut.variable])) for cut in frozen.cuts}
         self._graph = tf.Graph()
         with self._graph.as_default():
-            tf.graph_util.import_graph_def(frozen.graph_def, name="")
+            tf.graph_util.import_graph_def(self.frozen.graph_def, name="")
         self._session = tf.compat.v1.Session(graph=self._graph, config=config())
         for one in frozen.initializers:
             self._session.run(one.node, {one.asset: str(frozen.assets[one.file])} if one.asset else {})
@@ -114,22 +118,17 @@ class ExportedGraph:
 
     def feeds(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """What the graph is fed with, by tensor: a request's inputs, and rows of tables for its ids."""
-        fed = {spec.name: inputs[key] for key, spec in self._frozen.inputs.items()}
+        fed = {spec.name: inputs[key] for key, spec in self.frozen.inputs.items()}
         return fed | {f"{name}:0": rows(np.asarray(inputs[self.ids_of(ids)])) for name, (ids, rows) in
                       self.lookups.items()}
 
     def ids_of(self, placeholder: str) -> str:
-        """The signature's input that a cut's ids come from: its placeholder is named after it."""
-        if placeholder in self._frozen.signature.inputs:
-            return placeholder
-        found = [key for key, spec in self._frozen.inputs.items() if node_of(spec.name) == placeholder]
-        if not found:
-            raise ModelsError(f"the ids of placeholder {placeholder!r} are no input of the signature's")
-        return found[0]
+        """The signature's input that a cut's ids come from."""
+        return next(key for key, node in self.frozen.placeholders.items() if node == placeholder)
 
     def fetcher(self, tensors: Sequence[str]) -> Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]:
         """A function from `feeds` to the values of `tensors`, in order. Only what these read is fed."""
-        specs = [*(spec.name for spec in self._frozen.inputs.values()), *(f"{name}:0" for name in self.lookups)]
+        specs = [*(spec.name for spec in self.frozen.inputs.values()), *(f"{name}:0" for name in self.lookups)]
         read = [name for name in specs if node_of(name) in self._needed(tensors)]
         call = self._session.make_callable(list(tensors), read)
         return lambda fed: call(*(fed[name] for name in read))

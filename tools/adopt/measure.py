@@ -72,10 +72,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Measured:
-    """`stock` and the steps, measured in turn on `timed` of the requests; `front` is the share of every step that the
-    operations before the dense part take; `stopped` the pass that ended the chain, with its reason."""
+    """All of it in turn, on `timed` of the requests of `rows` rows (the median).
+
+    Attributes:
+        stock: the original.
+        whole: the exported graph in one session, with nothing else done to it.
+        front: the share of every step that the operations before the dense part take; None when there are none.
+        stopped: the pass that ended the chain, with its reason.
+    """
 
     stock: Speed
+    whole: Speed
     front: Speed | None
     timed: int
     rows: int
@@ -117,7 +124,7 @@ def measure(part: DensePart, exported: ExportedGraph, original: Original, reques
     the original on all requests, those between on the ones that are timed. `quick` runs no steps between."""
     timed, rows = _sample(requests, quick), int(statistics.median(request.rows for request in requests))
     graphs, stopped = _chain(part.plain, told)
-    changed = _changed(part.plain, graphs)
+    changed = _changed(graphs)
     last = next(name for name in reversed(graphs) if changed[name])
     feeder = _Feeder(part, exported)
     want = [part.scores(original.call(request.inputs)) for request in requests]
@@ -137,15 +144,19 @@ def measure(part: DensePart, exported: ExportedGraph, original: Original, reques
                 clocks[name, lane] = _Clock(lambda number, run=run: run(prepared[number]), len(timed))
     told("measuring")
     stock = _Clock(lambda number: original.stock(timed[number].inputs), len(timed))
+    whole = _Clock(lambda number: exported.call(timed[number].inputs), len(timed))
     front = _Clock(lambda number: feeder.values(prepared[number]), len(timed))
-    _in_turn([stock, *([front] if part.front else []), *clocks.values()], quick)
-    steps, before = [], {}
+    _in_turn([stock, whole, *([front] if part.front else []), *clocks.values()], quick)
+    steps, before, counted = [], {}, ""
     for name, dense in graphs.items():
         if changed[name]:
             before = {lane: Result(clocks[name, lane].speed(), seen) if isinstance(seen, Deviation) else seen
                       for lane, seen in found[name].items()}
-        steps.append(Step(name, _cost(dense, rows), changed[name], before))
-    return Measured(stock.speed(), front.speed() if part.front else None, len(timed), rows, tuple(steps), stopped)
+            told(f"counting {name}")
+            counted = _cost(dense, rows)
+        steps.append(Step(name, counted, changed[name], before))
+    shared = front.speed() if part.front else None
+    return Measured(stock.speed(), whole.speed(), shared, len(timed), rows, tuple(steps), stopped)
 
 
 def _sample(requests: Sequence[Request], quick: bool) -> list[Request]:
@@ -166,24 +177,30 @@ def _in_turn(clocks: Sequence[_Clock], quick: bool) -> None:
 
 
 def _chain(plain: DenseGraph, told: Callable[[str], None]) -> tuple[dict[str, DenseGraph], tuple[str, str] | None]:
-    graphs = {PLAIN: plain}
-    for count, name in enumerate(PASSES, 1):
+    """The graph after each pass, in canonical form; where a pass finds nothing to do, the very graph before it."""
+    graphs, dense, before = {PLAIN: plain}, plain, b""
+    for name, run in PASSES.items():
         told(f"pass {name}")
         try:
-            graphs[name] = apply(plain, list(PASSES)[:count])
+            before = before or _bytes(apply(plain, ()))
+            dense = run(dense)
+            after = apply(dense, ())
         except GraphError as error:
             return graphs, (name, str(error))
+        now = _bytes(after)
+        last = graphs[next(reversed(graphs))]
+        graphs[name], before = last if now == before else after, now
     return graphs, None
 
 
-def _changed(plain: DenseGraph, graphs: Mapping[str, DenseGraph]) -> dict[str, bool]:
-    """Whether each step's graph differs from the one before, names aside."""
-    found, before = {}, b""
-    for name, dense in graphs.items():
-        parts = apply(plain, ()).graphs() if name == PLAIN and len(graphs) > 1 else dense.graphs()
-        now = b"|".join(graph.SerializeToString(deterministic=True) for graph in parts.values())
-        found[name], before = name == PLAIN or now != before, now
-    return found
+def _bytes(dense: DenseGraph) -> bytes:
+    return b"|".join(graph.SerializeToString(deterministic=True) for graph in dense.graphs().values())
+
+
+def _changed(graphs: Mapping[str, DenseGraph]) -> dict[str, bool]:
+    """Whether each step's graph is another one than that before."""
+    before = [None, *list(graphs.values())[:-1]]
+    return {name: dense is not last for (name, dense), last in zip(graphs.items(), before, strict=True)}
 
 
 def _cost(dense: DenseGraph, rows: int) -> Cost | str:

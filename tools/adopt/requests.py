@@ -51,15 +51,18 @@ def read_requests(path: Path | str, loaded: Loaded, signature: str | None = None
     says which.
 
     Without `signature`, the one that all records name, or serving_default. Raises RequestsError naming record and
-    input, SignatureError for a signature that the model lacks.
+    input, SignatureError when the model lacks the signature asked for.
     """
     file = Path(path)
     kind, read = _opened(file)
-    chosen, found, others = signature, [], {}
+    chosen, found, others = None if signature is None else loaded.signature(signature).name, [], {}
     for record, (named, inputs) in enumerate(read(file, loaded, signature)):
         named = named if named is not None else chosen or _DEFAULT
         if chosen is None:
             chosen = named
+            if named not in loaded.signatures:
+                raise RequestsError(file, f"it is for signature {named!r}, and the model has "
+                                          f"{', '.join(sorted(loaded.signatures)) or 'none'}", record)
         if named != chosen:
             others[named] = others.get(named, 0) + 1
             continue

@@ -10,7 +10,7 @@ from tools.engines.page import COLOURS, ITEM_COLOUR, USER_COLOUR, bars, html_tab
 
 from .deviation import Deviation
 from .examine import TOLERANCE_BF16, Adoption
-from .measure import PLAIN, Result, Step
+from .measure import PLAIN, Result, Speed, Step
 from .verdict import best, choices, outcome, ratio, tolerance_of, within
 
 __all__ = ["html", "markdown"]
@@ -58,7 +58,13 @@ def _title(found: Adoption) -> str:
 
 def _verdict(found: Adoption) -> Iterator[str]:
     """A line for each question."""
-    yield "exports: yes" if found.exports else f"exports: no: {found.refusal}"
+    if found.exports:
+        yield f"exports: yes, a package of {_amount(found.package_bytes)}B"
+    else:
+        yield f"exports: no: {found.refusal or found.no_package}"
+    if found.no_package:
+        yield ("frozen: yes, and measured so: what no package holds yet stays in front, in TensorFlow" if found.measured
+               else "frozen: yes")
     if found.deviation is not None:
         yield (f"equal: {'yes' if found.equal else 'no'}, {_difference(found.deviation)}; "
                f"{found.options.tolerance:.0e} is allowed")
@@ -97,12 +103,15 @@ def _rewritten(found: Adoption) -> Iterator[str]:
 
 def _work(found: Adoption) -> Iterator[str]:
     first, last = found.measured.steps[0].cost, found.measured.steps[-1].cost
+    if isinstance(first, Cost) and not isinstance(last, Cost):
+        yield (f"work of a request with {found.measured.rows} rows: {_amount(first.flops)}FLOP and "
+               f"{_amount(first.bytes)}B before; after all passes it does not follow from the inputs' shapes")
     if isinstance(first, Cost) and isinstance(last, Cost):
         yield (f"work of a request with {found.measured.rows} rows: {_amount(first.flops)}FLOP before, "
                f"{_amount(last.flops)}FLOP after; {_amount(first.bytes)}B before, {_amount(last.bytes)}B after")
     if found.measured.front is not None:
-        yield (f"in front: {sum(found.part.front_ops.values())} operations stay in TensorFlow and take "
-               f"{found.measured.front.ms:.3g} ms of each row below")
+        yield (f"in front: {sum(found.part.front_ops.values()):,} operations stay in TensorFlow and take "
+               f"{found.measured.front.ms:.3g} ms of every engine's time")
 
 
 def _difference(seen: Deviation) -> str:
@@ -132,16 +141,19 @@ def _engine_rows(found: Adoption) -> Iterator[list[str]]:
     stock = found.measured.stock
     yield ["engine", "graph", "ms", "of stock", "requests/s and core", "of stock", "score difference", "top 10 kept",
            "verdict"]
-    yield ["stock", "SavedModel" if found.kind != "frozen" else "frozen", f"{stock.ms:.3g}", "1.00x",
-           f"{stock.per_core:,.0f}", "1.00x", "0", "1.00", ""]
-    for choice in choices(found.measured):
-        speed, seen = choice.result.speed, choice.result.deviation
+    def row(engine: str, graph: str, speed: Speed, seen: Deviation, close: bool) -> list[str]:
         request, core = outcome(stock.ms, speed.ms), outcome(stock.core_ms, speed.core_ms)
         verdict = request if request == core else f"request {request}, core {core}"
-        verdict += "" if within(found, choice) else "; scores beyond tolerance"
-        yield [f"{choice.lane.kind} {choice.lane.precision}", choice.graph, f"{speed.ms:.3g}",
-               ratio(stock.ms, speed.ms), f"{speed.per_core:,.0f}", ratio(stock.core_ms, speed.core_ms),
-               _number(seen.scaled), "-" if seen.top10 is None else f"{seen.top10:.2f}", verdict]
+        return [engine, graph, f"{speed.ms:.3g}", ratio(stock.ms, speed.ms), f"{speed.per_core:,.0f}",
+                ratio(stock.core_ms, speed.core_ms), _number(seen.scaled),
+                "-" if seen.top10 is None else f"{seen.top10:.2f}",
+                verdict + ("" if close else "; scores beyond tolerance")]
+
+    yield ["stock", "original", f"{stock.ms:.3g}", "1.00x", f"{stock.per_core:,.0f}", "1.00x", "0", "-", ""]
+    yield row("stock", "exported, whole", found.measured.whole, found.deviation, found.equal)
+    for choice in choices(found.measured):
+        yield row(f"{choice.lane.kind} {choice.lane.precision}", choice.graph, choice.result.speed,
+                  choice.result.deviation, within(found, choice))
 
 
 def _pass_rows(found: Adoption) -> Iterator[list[str]]:
@@ -189,7 +201,7 @@ def _lists(found: Adoption) -> Iterator[tuple[str, list[str]]]:
     if user:
         yield "User side", user
     if found.notes:
-        yield "Tables and vocabularies", list(found.notes)
+        yield "Export", list(found.notes)
     skipped = list(_skipped(found))
     if skipped:
         yield "Skipped", skipped

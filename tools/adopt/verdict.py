@@ -69,6 +69,8 @@ def figures(found: Adoption) -> list[Figure]:
     """Figures as benchmarks have them: of stock, and of each pass and engine."""
     made = []
     speeds = {"variant=stock": found.measured.stock if found.measured else found.stock}
+    if found.measured is not None:
+        speeds |= {"variant=exported": found.measured.whole, "variant=front": found.measured.front}
     if found.deviation is not None:
         made.append(Figure("adopt.score_difference/variant=export", found.deviation.scaled, "1", "lower",
                            target=found.options.tolerance))

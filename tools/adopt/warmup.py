@@ -90,7 +90,9 @@ def _tensors(file: Path, record: int, request: pb.PredictRequest) -> dict[str, n
 
 
 def _examples(file: Path, record: int, given: pb.Input, loaded: Loaded, named: str) -> dict[str, np.ndarray]:
-    """The one input of a signature over serialised tf.Examples."""
+    """The one input of a signature over serialised tf.Examples; nothing for a signature that the model lacks."""
+    if named not in loaded.signatures:
+        return {}
     signature = loaded.signature(named)
     if len(signature.inputs) != 1 or next(iter(signature.inputs.values())).dtype != "string":
         raise RequestsError(file, f"a request of tf.Examples came, and signature {named!r} takes "

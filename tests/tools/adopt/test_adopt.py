@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from lambda_svc.errors import EngineUnavailable
 from models.errors import GraphError
-from models.passes import PASSES, apply
+from models.passes import PASSES
 from tools.adopt import measure as measuring
 from tools.adopt.constant_rows import constant_inputs
 from tools.adopt.deviation import Comparison
@@ -60,7 +60,8 @@ def test_the_whole_answer(ranker, warmup, tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     text, page = ((tmp_path / "report" / f"ranker.{suffix}").read_text() for suffix in ("md", "html"))
     assert text in done.output
-    assert "* exports: yes" in text and "* equal: yes, largest difference" in text and "over 5 requests" in text
+    assert "* exports: yes, a package of" in text
+    assert "* equal: yes, largest difference" in text and "over 5 requests" in text
     assert "* equal after all passes: yes" in text
     assert f"table items [{ROWS}, 4] leaves the graph for the parameter server: rows for item" in text
     assert "user: one value for all rows, found so in every request; computed once a request" in text
@@ -118,6 +119,7 @@ def test_one_row_for_all_is_the_user_s_as_it_is(tmp_path, one_lane):
     file = columns(tmp_path / "r", user=rng.normal(size=(1, 4)), item=rng.normal(size=(30, 4)))
     found = examine(Options(tmp_path / "m", file, quick=True))
     assert found.equal and found.measured.steps[-1].cost.flops_user > 0
+    assert "it does not run with a row of each input a candidate" in found.no_package
     assert {line.name: line.use for line in found.inputs} == {"user": "user", "item": "item"}
 
 
@@ -126,10 +128,12 @@ def test_examples_are_read_in_front(ranker, tmp_path, one_lane):
     raw = np.array([example(inputs, row, "user", "item") for row in range(20)], object)
     file = write_records(tmp_path / "w", [predict_log({"examples": raw}, "examples")])
     found = examine(Options(ranker, file))
+    assert not found.exports and "input 'examples': string cannot be fed" in found.no_package
     assert found.equal and found.recorded.signature.name == "examples" and found.part.front_ops["ParseExampleV2"] == 1
     assert found.measured.front.ms < found.measured.stock.ms * 20
     text = markdown(found)
-    assert "stay in TensorFlow and take" in text and "| examples | string | [any] | no | read in front |" in text
+    assert "stay in TensorFlow and take" in text and "| stock | exported, whole |" in text
+    assert "| examples | string | [any] | no | read in front |" in text
     (lane,) = found.measured.steps[-1].lanes.values()
     assert lane.deviation.scaled <= 1e-6
 
@@ -142,6 +146,7 @@ def test_a_frozen_graph(ranker, warmup, tmp_path, one_lane, loaded):
         "outputs": {k: [s.name, s.dtype] for k, s in frozen.outputs.items()}}}))
     done = adopt(tmp_path / "g.pb", "--requests", warmup, "--quick")
     assert done.exit_code == 0 and "a session on the frozen graph" in done.output, done.output
+    assert "output pair is no head of the package: [20, 2] came for 20 candidates" in done.output
 
 
 def test_a_model_that_does_not_export_says_why_and_is_timed(tmp_path):
@@ -203,13 +208,11 @@ def test_what_is_skipped_says_why(ranker, warmup, one_lane, monkeypatch):
                 raise EngineUnavailable("OpenVINO's <library> was not found")
             super().__init__(dense, feeds, lane, slice_rows)
 
-    def refusing(dense, names=tuple(PASSES)):
-        if "merge_parallel" in names:
-            raise GraphError("a loop in 'while'")
-        return apply(dense, names)
+    def refusing(dense):
+        raise GraphError("a loop in 'while'")
 
     monkeypatch.setattr(measuring, "DenseRequest", Lacking)
-    monkeypatch.setattr(measuring, "apply", refusing)
+    monkeypatch.setattr(measuring, "PASSES", {**PASSES, "merge_parallel": refusing})
     monkeypatch.setattr(measuring, "lanes", lambda: (TF, Lane("openvino", "f32")))
     found = examine(Options(ranker, warmup, quick=True))
     text, page = markdown(found), html(found)
@@ -226,7 +229,8 @@ def test_no_dense_part(tmp_path):
 
     path = saved(tmp_path / "m", words, tf.TensorSpec([None], tf.string, name="x"))
     done = adopt(path, "--requests", columns(tmp_path / "r", x=np.array(["1", "2"])))
-    assert done.exit_code == 0 and "engines: no engine but TensorFlow runs this graph: node" in done.output
+    assert done.exit_code == 1 and "input 'x': string cannot be fed" in done.output
+    assert "frozen: yes" in done.output and "engines: no engine but TensorFlow runs this graph: node" in done.output
     assert "(StringToNumber)" in done.output and "stock: " in done.output
 
 
@@ -237,8 +241,10 @@ def test_no_dense_part(tmp_path):
     (["{ranker}", "--requests", "{ranker}"], "expected a file of requests, it cannot be read"),
     (["{ranker}", "--requests", "{warmup}", "--signature", "x"], "signature 'x' came, expected one of the model's: ex"),
     (["{ranker}", "--requests", "{warmup}", "--tags", "serve,gpu"], "tags ..gpu', 'serve.. expected, the file has"),
-    (["{ranker}/..", "--requests", "{warmup}"], "versions ranker are in it; name the folder of one"),
+    (["{ranker}/..", "--requests", "{warmup}"], "there are some in it: name one of .*ranker"),
     (["{empty}", "--requests", "{warmup}"], "expected a frozen graph"),
+    (["{ranker}", "--requests", "{warmup}", "--report", "{empty}/r"], "empty is no folder that may be written to"),
+    (["{ranker}", "--requests", "{warmup}", "--json", "{empty}/r"], "empty is no folder that may be written to"),
     (["{ranker}"], "Missing option '--requests'"),
 ])
 def test_what_cannot_be_is_usage(ranker, warmup, tmp_path, arguments, words):
