@@ -151,6 +151,7 @@ def _bring_up(folder: Path, meta: MetaGraph, graph: _Graph) -> tuple[set[str], l
     for node, file in _assets(folder, meta):
         graph.put(_constant_text(node, file))
         paths.add(node)
+    _pass_by_variables(graph, paths)
     saver = meta.saver_def
     if saver.restore_op_name and (folder / "variables").is_dir():
         node = _node_of(saver.filename_tensor_name)
@@ -164,6 +165,15 @@ def _bring_up(folder: Path, meta: MetaGraph, graph: _Graph) -> tuple[set[str], l
                        if key in meta.collection_def)
         once += [_node_of(names[0]) for names in collections if names][:1]
     return paths, once
+
+
+def _pass_by_variables(graph: _Graph, paths: Collection[str]) -> None:
+    """Hands a vocabulary's path straight to what reads it off a variable, which TensorFlow 2 puts between."""
+    held = {_node_of(node.input[0]): _node_of(node.input[1]) for node in graph.nodes.values()
+            if node.op == "AssignVariableOp" and len(node.input) > 1 and _node_of(node.input[1]) in paths}
+    for node in list(graph.nodes.values()):
+        if node.op == "ReadVariableOp" and node.input and _node_of(node.input[0]) in held:
+            graph.put(_node(node.name, "Identity", [held[_node_of(node.input[0])]], T=_type(_STRING)))
 
 
 def _assets(folder: Path, meta: MetaGraph) -> Iterable[tuple[str, Path]]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import yaml
+from tensorflow.core.protobuf import saved_model_pb2
 
 from lambda_svc.config import SavedModelConfig, check
 from lambda_svc.errors import PackageRejected
@@ -195,11 +196,34 @@ def test_a_vocabulary_of_tensorflow_1_is_filled_from_the_copy(tmp_path):
         take_in(tmp_path / "repository" / "codes" / "1", tmp_path / "run")
 
 
-def test_a_vocabulary_of_tensorflow_2_is_refused_as_its_path_passes_a_variable(tmp_path):
+def test_a_vocabulary_of_tensorflow_2_is_filled_from_the_copy(tmp_path):
+    table = tf.lookup.StaticHashTable(codes_file(tmp_path), -1)
+    function = tf.function(lambda x: {"y": tf.cast(table.lookup(x), tf.float32)},
+                           input_signature=[tf.TensorSpec([None], tf.int64, name="x")])
+    save(tmp_path / "repository" / "codes" / "1", function, table=table)
+    (tmp_path / "codes.txt").unlink()
+    got = serve_once(tmp_path, tmp_path / "repository", "codes", "y", {"item:x": np.array([10, 20, 30, 40])})
+    assert got["heads"]["y"] == [1.0, 2.0, 0.0, -1.0]
+
+
+@pytest.mark.parametrize("change", ["another file", "another variable"])
+def test_a_vocabulary_from_elsewhere_is_refused(tmp_path, change):
     table = tf.lookup.StaticHashTable(codes_file(tmp_path), -1)
     function = tf.function(lambda x: {"y": tf.cast(table.lookup(x), tf.float32)},
                            input_signature=[tf.TensorSpec([None], tf.int64, name="x")])
     source = save(tmp_path / "codes" / "1", function, table=table)
+    saved = saved_model_pb2.SavedModel.FromString((source / "saved_model.pb").read_bytes())
+    nodes = saved.meta_graphs[0].graph_def.node
+    path = nodes.add(name="elsewhere", op="Const")
+    path.attr["value"].tensor.string_val.append(b"/etc/hostname")
+    if change == "another file":
+        next(node for node in nodes if node.op == "AssignVariableOp").input[1] = "elsewhere"
+    else:
+        nodes.add(name="other", op="VarHandleOp")
+        for node in nodes:
+            if node.op == "ReadVariableOp":
+                node.input[0] = "other"
+    (source / "saved_model.pb").write_bytes(saved.SerializeToString())
     with pytest.raises(PackageRejected, match=r"\(InitializeTableFromTextFileV2\): may only read a file whose path is"):
         read_saved_model(source, SavedModelConfig())
 
