@@ -69,7 +69,8 @@ class EngineConfig(_Frozen):
 
     precision: what products are computed in; feeds and scores are float32 in any case. variant: which of the package's
     graphs runs: plain is as the framework wrote it, best the one rewritten most; a name is refused where it is not.
-    kind auto measures what is installed, and keeps the fastest; precision bf16 then allows both.
+    kind auto measures what is installed, and keeps the fastest; precision bf16 then allows both. device gpu puts each
+    stream on a virtual device of the card, or in a session with a stream of its own; they share device_bytes_max.
     """
 
     kind: Literal["tensorflow", "openvino", "onnxruntime", "auto"] = "tensorflow"
@@ -77,6 +78,24 @@ class EngineConfig(_Frozen):
     variant: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$")] = "best"
     streams: Annotated[int, Field(ge=1, le=256)] = 1
     intra_op_threads: Annotated[int, Field(ge=0, le=1024)] = 0
+    device: Literal["cpu", "gpu"] = "cpu"
+    device_bytes_max: Annotated[int, Field(ge=0, le=1 << 48, validate_default=True)] = 0
+
+    @field_validator("device")
+    @classmethod
+    def _has_device(cls, value: str, info: ValidationInfo) -> str:
+        if value == "gpu" and info.data.get("kind") in ("openvino", "auto"):
+            raise ValueError("cpu with this kind of engine; tensorflow and onnxruntime can use a GPU")
+        if value == "gpu" and info.data.get("precision") != "f32":
+            raise ValueError("cpu with precision bf16; on a GPU graphs run in f32")
+        return value
+
+    @field_validator("device_bytes_max")
+    @classmethod
+    def _shared_out(cls, value: int, info: ValidationInfo) -> int:
+        if info.data.get("device") == "gpu" and info.data.get("streams", 1) > 1 and not value:
+            raise ValueError("the memory that several streams on a GPU share out")
+        return value
 
     @field_validator("precision")
     @classmethod

@@ -60,6 +60,8 @@ STEPS = (
          'lambda-svc bench load --json "$PROVE/load.json"'),
     Step("engines", "passes and engines on every zoo model against the floor, and the trained model's scores",
          'lambda-svc bench engines --json "$PROVE/engines.json"'),
+    Step("gpu", "rewritten zoo models on a GPU, where an engine here can use one",
+         'lambda-svc bench gpu --json "$PROVE/gpu.json"'),
     Step("durability", "a hundred kills at random system calls, torn logs, full disks, and builds that must fail",
          "LAMBDA_SVC_PROVE=1 python -m pytest -q tests/paramserver/store"),
     Step("chaos", "3 shards x 2 replicas under load: any one process killed, stopped or stalled, both, publishers",

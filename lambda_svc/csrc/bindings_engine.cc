@@ -49,17 +49,18 @@ std::vector<TensorSpec> specs_of(const std::vector<OutputTuple>& outputs) {
   return specs;
 }
 
+std::string text_of(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+
 std::shared_ptr<TfExecutable> load(const std::shared_ptr<TfLibrary>& library, const nb::bytes& graph_def,
                                    const std::vector<InputTuple>& inputs, const std::vector<OutputTuple>& outputs,
                                    const nb::bytes& config_proto, const nb::bytes& run_options,
-                                   const std::vector<std::string>& once) {
+                                   const std::vector<std::string>& once, const std::vector<std::string>& devices) {
   std::vector<TensorSpec> specs = specs_of(inputs);
-  const std::string graph(graph_def.c_str(), graph_def.size());
-  const std::string config(config_proto.c_str(), config_proto.size());
-  const std::string options(run_options.c_str(), run_options.size());
+  const std::string graph = text_of(graph_def);
+  TfOptions options{text_of(config_proto), text_of(run_options), once, devices};
   const std::vector<TensorSpec> fetched = specs_of(outputs);
   const nb::gil_scoped_release release;
-  return std::make_shared<TfExecutable>(library, graph, std::move(specs), fetched, config, options, once);
+  return std::make_shared<TfExecutable>(library, graph, std::move(specs), fetched, std::move(options));
 }
 
 std::shared_ptr<OvExecutable> load_openvino(const std::shared_ptr<OvLibrary>& library, const nb::bytes& graph_def,
@@ -69,7 +70,7 @@ std::shared_ptr<OvExecutable> load_openvino(const std::shared_ptr<OvLibrary>& li
   std::vector<TensorSpec> specs = specs_of(inputs);
   std::vector<OvOutput> fetched;
   for (const auto& [name, fetch, shape] : outputs) fetched.push_back({{name, DType::kF32, shape}, fetch});
-  const std::string graph(graph_def.c_str(), graph_def.size());
+  const std::string graph = text_of(graph_def);
   const nb::gil_scoped_release release;
   return std::make_shared<OvExecutable>(library, graph, std::move(specs), read, std::move(fetched),
                                         OvOptions{precision, lanes, threads});
@@ -134,9 +135,9 @@ std::pair<nb::object, float*> new_array(const std::vector<std::size_t>& shape) {
   return {nb::cast(nb::ndarray<nb::numpy, float>(out, shape.size(), shape.data(), owner)), out};
 }
 
-// Runs on arrays, writing to `outs`; returns the bytes of feeds that were copied.
-std::size_t run_into(const Executable& executable, const std::vector<nb::object>& feeds, std::size_t rows,
-                     const std::vector<float*>& outs) {
+// Calls `run(feeds, release, stats)` without the GIL on arrays; returns the bytes of feeds that were copied.
+template <class Run>
+std::size_t run_with(const Executable& executable, const std::vector<nb::object>& feeds, const Run& run) {
   if (feeds.size() != executable.inputs().size()) {
     throw EngineError("feeds: got " + std::to_string(feeds.size()) + "; expected one for each of " +
                       std::to_string(executable.inputs().size()) + " inputs");
@@ -155,8 +156,16 @@ std::size_t run_into(const Executable& executable, const std::vector<nb::object>
   RunStats stats;
   const nb::gil_scoped_release release;
   BorrowedFeeds borrowed;
-  executable.run(views.data(), borrowed.release(), outs.data(), rows, &stats);
+  run(views.data(), borrowed.release(), &stats);
   return stats.bytes_copied;
+}
+
+// Runs on arrays, writing to `outs`; returns the bytes of feeds that were copied.
+std::size_t run_into(const Executable& executable, const std::vector<nb::object>& feeds, std::size_t rows,
+                     const std::vector<float*>& outs) {
+  return run_with(executable, feeds, [&](const Feed* fed, const FeedRelease& release, RunStats* stats) {
+    executable.run(fed, release, outs.data(), rows, stats);
+  });
 }
 
 nb::tuple run(const Executable& executable, const std::vector<nb::object>& feeds, std::size_t rows) {
@@ -171,7 +180,8 @@ nb::tuple run(const Executable& executable, const std::vector<nb::object>& feeds
   return nb::make_tuple(scores, run_into(executable, feeds, rows, outs));
 }
 
-nb::tuple fetch(const Executable& executable, const std::vector<nb::object>& feeds, std::size_t rows) {
+// An array for each output, and their memory.
+std::pair<nb::list, std::vector<float*>> new_outputs(const Executable& executable, std::size_t rows) {
   nb::list arrays;
   std::vector<float*> outs;
   for (const TensorSpec& spec : executable.outputs()) {
@@ -181,7 +191,23 @@ nb::tuple fetch(const Executable& executable, const std::vector<nb::object>& fee
     arrays.append(array);
     outs.push_back(memory);
   }
+  return {arrays, outs};
+}
+
+nb::tuple fetch(const Executable& executable, const std::vector<nb::object>& feeds, std::size_t rows) {
+  const auto [arrays, outs] = new_outputs(executable, rows);
   return nb::make_tuple(arrays, run_into(executable, feeds, rows, outs));
+}
+
+nb::tuple trace(const TfExecutable& executable, const std::vector<nb::object>& feeds, std::size_t rows,
+                std::size_t lane, const nb::bytes& run_options) {
+  const auto outputs = new_outputs(executable, rows);
+  const std::string options = text_of(run_options);
+  std::string metadata;
+  run_with(executable, feeds, [&](const Feed* fed, const FeedRelease& release, RunStats* stats) {
+    metadata = executable.trace(fed, release, outputs.second.data(), rows, stats, lane, options);
+  });
+  return nb::make_tuple(outputs.first, nb::bytes(metadata.data(), metadata.size()));
 }
 
 std::vector<std::string> names_of(const std::vector<TensorSpec>& specs) {
@@ -223,11 +249,16 @@ void bind_tensorflow(nb::module_& module) {
       "A graph in a TensorFlow session. Thread-safe.\n\n"
       "inputs: (name, 'f32' | 'i64' | 'i32', shape with -1 for candidates); outputs: (name, shape), float32, [-1] for "
       "a score a candidate; config_proto, run_options: serialised messages; once: nodes that run now, one after "
-      "another. Raises EngineError naming the input or output that does not fit, or the node that does not run.");
+      "another; devices: each gets a copy of the graph and is a lane, none leaves placement to TensorFlow. Raises "
+      "EngineError naming the input or output that does not fit, or the node that does not run.");
   executable.def(nb::new_(&load), "library"_a, "graph_def"_a, "inputs"_a, "outputs"_a,
                  "config_proto"_a = nb::bytes("", 0), "run_options"_a = nb::bytes("", 0),
-                 "once"_a = std::vector<std::string>());
+                 "once"_a = std::vector<std::string>(), "devices"_a = std::vector<std::string>());
   bind_executable(executable);
+  executable.def_prop_ro("lane_runs", &TfExecutable::lane_runs, "How often each lane ran so far.")
+      .def("trace", &trace, "feeds"_a, "rows"_a, "lane"_a, "run_options"_a,
+           "Runs on this lane with other run options; returns (a float32 array for each output, the serialised "
+           "tensorflow.RunMetadata that the options ask for). Raises EngineError.");
 }
 
 void bind_openvino(nb::module_& module) {

@@ -103,12 +103,6 @@ void check_narrow(const TensorSpec& spec, const Feed& feed) {
 
 }  // namespace
 
-struct OvExecutable::Lane {
-  std::mutex mutex;
-  ov::ov_infer_request_t* request = nullptr;
-  std::vector<AlignedBuffer> copies;  // of unaligned feeds, by input
-};
-
 OvExecutable::OvExecutable(std::shared_ptr<const OvLibrary> library, const std::string& graph_def,
                            std::vector<TensorSpec> inputs, std::vector<bool> read, std::vector<OvOutput> outputs,
                            const OvOptions& options)
@@ -129,8 +123,8 @@ OvExecutable::OvExecutable(std::shared_ptr<const OvLibrary> library, const std::
 OvExecutable::~OvExecutable() { close(); }
 
 void OvExecutable::close() noexcept {
-  for (const auto& lane : lanes_) {
-    if (lane->request != nullptr) library_->ov_infer_request_free(lane->request);
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    if (lanes_.at(i).request != nullptr) library_->ov_infer_request_free(lanes_.at(i).request);
   }
   lanes_.clear();
   for (auto* ports : {&input_ports_, &output_ports_}) {
@@ -234,9 +228,9 @@ void OvExecutable::compile(const ov::ov_model_t* model, const OvOptions& options
                             " on this CPU; choose that");
   }
   for (std::size_t i = 0; i < options.lanes; ++i) {
-    lanes_.push_back(std::make_unique<Lane>());
-    lanes_.back()->copies.resize(inputs_.size());
-    library_->check(library_->ov_compiled_model_create_infer_request(compiled_, &lanes_.back()->request), "lanes");
+    Lane& lane = lanes_.add();
+    lane.copies.resize(inputs_.size());
+    library_->check(library_->ov_compiled_model_create_infer_request(compiled_, &lane.request), "lanes");
   }
 }
 
@@ -266,16 +260,6 @@ void OvExecutable::check_output(const TensorSpec& spec, const ov::ov_output_cons
   }
   const PortShape shape(*library_, port);
   if (shape.ranked()) check_output_shape(spec, shape.sizes());
-}
-
-OvExecutable::Lane& OvExecutable::take_lane(std::unique_lock<std::mutex>* held) const {
-  for (const auto& lane : lanes_) {
-    *held = std::unique_lock(lane->mutex, std::try_to_lock);
-    if (held->owns_lock()) return *lane;
-  }
-  Lane& lane = *lanes_[next_.fetch_add(1, std::memory_order_relaxed) % lanes_.size()];
-  *held = std::unique_lock(lane.mutex);
-  return lane;
 }
 
 void OvExecutable::feed(Lane& lane, std::size_t input, const Feed& feed, RunStats* stats) const {
@@ -308,8 +292,8 @@ void OvExecutable::fetch(const Lane& lane, std::size_t output, float* out, std::
 
 void OvExecutable::run(const Feed* feeds, const FeedRelease& release, float* const* outs, std::size_t rows,
                        RunStats* stats) const {
-  std::unique_lock<std::mutex> taken;
-  Lane& lane = take_lane(&taken);
+  const auto taken = lanes_.take();
+  Lane& lane = taken.lane;
   HeldFeeds held(release);
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     if (!read_[i]) continue;

@@ -6,13 +6,13 @@
 // is copied into memory of the lane, and counted.
 #pragma once
 
-#include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "lambda_svc/csrc/executable.h"
+#include "lambda_svc/csrc/feeds.h"
+#include "lambda_svc/csrc/lanes.h"
 #include "lambda_svc/csrc/ov_library.h"
 
 namespace lambda_svc {
@@ -45,7 +45,10 @@ class OvExecutable final : public Executable {
            RunStats* stats) const override;
 
  private:
-  struct Lane;
+  struct Lane {
+    ov::ov_infer_request_t* request = nullptr;
+    std::vector<AlignedBuffer> copies;  // of unaligned feeds, by input
+  };
   ov::ov_model_t* read_model(const std::string& graph_def) const;
   void check_inputs(const ov::ov_model_t* model) const;
   void check_input(const ov::ov_model_t* model, const TensorSpec& spec) const;
@@ -54,7 +57,6 @@ class OvExecutable final : public Executable {
   void find_ports(const std::vector<OvOutput>& outputs);
   void check_output(const TensorSpec& spec, const ov::ov_output_const_port_t* port);
   void close() noexcept;
-  Lane& take_lane(std::unique_lock<std::mutex>* held) const;
   void feed(Lane& lane, std::size_t input, const Feed& feed, RunStats* stats) const;
   void fetch(const Lane& lane, std::size_t output, float* out, std::size_t rows) const;
 
@@ -65,8 +67,7 @@ class OvExecutable final : public Executable {
   ov::ov_compiled_model_t* compiled_ = nullptr;
   std::vector<ov::ov_output_const_port_t*> input_ports_;  // null for inputs that the graph does not read
   std::vector<ov::ov_output_const_port_t*> output_ports_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
-  mutable std::atomic<std::size_t> next_{0};  // the lane to wait for when all are taken
+  Lanes<Lane> lanes_;
 };
 
 }  // namespace lambda_svc

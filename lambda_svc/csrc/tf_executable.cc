@@ -67,17 +67,19 @@ struct FeedOwner {
 }  // namespace
 
 TfExecutable::TfExecutable(std::shared_ptr<const TfLibrary> library, const std::string& graph_def,
-                           std::vector<TensorSpec> inputs, const std::vector<TensorSpec>& outputs,
-                           const std::string& config_proto, const std::string& run_options,
-                           const std::vector<std::string>& once)
-    : library_(std::move(library)), inputs_(std::move(inputs)), run_options_(run_options) {
+                           std::vector<TensorSpec> inputs, const std::vector<TensorSpec>& outputs, TfOptions options)
+    : library_(std::move(library)), inputs_(std::move(inputs)), outputs_(outputs), options_(std::move(options)) {
   if (outputs.empty()) throw EngineError("outputs: got none; expected at least one head");
+  if (!options_.devices.empty() && !options_.once.empty()) {
+    throw EngineError("devices: a graph with initialisers (" + options_.once[0] + ") cannot be copied onto devices");
+  }
   try {
-    import_graph(graph_def);
-    for (const TensorSpec& spec : inputs_) check_input(spec);
-    for (const TensorSpec& spec : outputs) check_output(spec);
-    open_session(config_proto);
-    for (const std::string& node : once) run_once(node);
+    graph_ = library_->TF_NewGraph();
+    if (options_.devices.empty()) add_lane(graph_def, "", outputs);
+    for (const std::string& device : options_.devices) add_lane(graph_def, device, outputs);
+    open_session();
+    check_devices();
+    for (const std::string& node : options_.once) run_once(node);
   } catch (...) {
     close();
     throw;
@@ -97,18 +99,31 @@ void TfExecutable::close() noexcept {
   graph_ = nullptr;
 }
 
-void TfExecutable::import_graph(const std::string& graph_def) {
-  graph_ = library_->TF_NewGraph();
+void TfExecutable::add_lane(const std::string& graph_def, const std::string& device,
+                            const std::vector<TensorSpec>& outputs) {
+  Lane& lane = lanes_.add();
+  const std::string prefix = device.empty() ? "" : "lane_" + std::to_string(lanes_.size() - 1);
+  lane.prefix = device.empty() ? "" : prefix + "/";
+  import_graph(graph_def, prefix, device);
+  for (const TensorSpec& spec : inputs_) check_input(spec, &lane);
+  for (const TensorSpec& spec : outputs) check_output(spec, &lane);
+}
+
+void TfExecutable::import_graph(const std::string& graph_def, const std::string& prefix, const std::string& device) {
   const Status status(*library_);
   tf::TF_Buffer* buffer = library_->TF_NewBufferFromString(graph_def.data(), graph_def.size());
   tf::TF_ImportGraphDefOptions* options = library_->TF_NewImportGraphDefOptions();
+  if (!device.empty()) {
+    library_->TF_ImportGraphDefOptionsSetPrefix(options, prefix.c_str());
+    library_->TF_ImportGraphDefOptionsSetDefaultDevice(options, device.c_str());
+  }
   library_->TF_GraphImportGraphDef(graph_, buffer, options, status);
   library_->TF_DeleteImportGraphDefOptions(options);
   library_->TF_DeleteBuffer(buffer);
   status.check("the graph does not load");
 }
 
-tf::TF_Output TfExecutable::endpoint(const std::string& name, const char* what) const {
+tf::TF_Output TfExecutable::endpoint(const Lane& lane, const std::string& name, const char* what) const {
   const std::size_t colon = name.rfind(':');
   int index = 0;
   if (colon != std::string::npos) {
@@ -118,7 +133,8 @@ tf::TF_Output TfExecutable::endpoint(const std::string& name, const char* what) 
       throw EngineError(std::string(what) + " " + name + ": expected NODE or NODE:INDEX");
     }
   }
-  tf::TF_Operation* operation = library_->TF_GraphOperationByName(graph_, name.substr(0, colon).c_str());
+  const std::string node = lane.prefix + name.substr(0, colon);
+  tf::TF_Operation* operation = library_->TF_GraphOperationByName(graph_, node.c_str());
   if (operation == nullptr) throw EngineError(std::string(what) + " " + name + ": the graph has no such node");
   if (index >= library_->TF_OperationNumOutputs(operation)) {
     throw EngineError(std::string(what) + " " + name + ": the node has only " +
@@ -138,8 +154,8 @@ std::vector<std::int64_t> TfExecutable::shape_of(tf::TF_Output output, bool* kno
   return shape;
 }
 
-void TfExecutable::check_input(const TensorSpec& spec) {
-  const tf::TF_Output end = endpoint(spec.name, "input");
+void TfExecutable::check_input(const TensorSpec& spec, Lane* lane) const {
+  const tf::TF_Output end = endpoint(*lane, spec.name, "input");
   const tf::TF_DataType type = library_->TF_OperationOutputType(end);
   if (type != tf_type(spec)) {
     throw EngineError("input " + spec.name + ": the graph has TensorFlow dtype " + std::to_string(type) +
@@ -153,31 +169,30 @@ void TfExecutable::check_input(const TensorSpec& spec) {
     throw EngineError("input " + spec.name + ": the graph has shape " + shape_text(shape) + "; the signature says " +
                       shape_text(spec.shape));
   }
-  input_ends_.push_back(end);
+  lane->inputs.push_back(end);
 }
 
-void TfExecutable::check_output(const TensorSpec& spec) {
+void TfExecutable::check_output(const TensorSpec& spec, Lane* lane) const {
   const std::string& name = spec.name;
-  const tf::TF_Output end = endpoint(name, "output");
+  const tf::TF_Output end = endpoint(*lane, name, "output");
   if (library_->TF_OperationOutputType(end) != tf::TF_FLOAT) {
     throw EngineError("output " + name + ": the graph has TensorFlow dtype " +
                       std::to_string(library_->TF_OperationOutputType(end)) + "; expected float32");
   }
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    if (input_ends_[i].oper != end.oper || input_ends_[i].index != end.index) continue;
+    if (lane->inputs[i].oper != end.oper || lane->inputs[i].index != end.index) continue;
     throw EngineError("output " + name + ": it is also input " + inputs_[i].name + ", which TensorFlow refuses to run");
   }
   bool known = false;
   const std::vector<std::int64_t> shape = shape_of(end, &known);
   if (known) check_output_shape(spec, shape);
-  output_ends_.push_back(end);
-  outputs_.push_back(spec);
+  lane->outputs.push_back(end);
 }
 
-void TfExecutable::open_session(const std::string& config_proto) {
+void TfExecutable::open_session() {
   const Status status(*library_);
   tf::TF_SessionOptions* options = library_->TF_NewSessionOptions();
-  library_->TF_SetConfig(options, config_proto.data(), config_proto.size(), status);
+  library_->TF_SetConfig(options, options_.config_proto.data(), options_.config_proto.size(), status);
   if (library_->TF_GetCode(status) == tf::TF_OK) session_ = library_->TF_NewSession(graph_, options, status);
   library_->TF_DeleteSessionOptions(options);
   status.check("the session does not open");
@@ -189,6 +204,23 @@ void TfExecutable::run_once(const std::string& node) {
   const Status status(*library_);
   library_->TF_SessionRun(session_, nullptr, nullptr, nullptr, 0, nullptr, nullptr, 0, &target, 1, nullptr, status);
   status.check("initialiser " + node + " does not run");
+}
+
+// A device that is missing would only be told by the first run, or never.
+void TfExecutable::check_devices() const {
+  if (options_.devices.empty()) return;
+  const Status status(*library_);
+  const std::unique_ptr<tf::TF_DeviceList, void (*)(tf::TF_DeviceList*)> found(
+      library_->TF_SessionListDevices(session_, status), library_->TF_DeleteDeviceList);
+  status.check("devices");
+  std::string names;
+  for (int i = 0; i < library_->TF_DeviceListCount(found.get()); ++i) {
+    names += std::string(library_->TF_DeviceListName(found.get(), i, status)) + "\n";
+  }
+  for (const std::string& device : options_.devices) {
+    if (names.find(device + "\n") != std::string::npos) continue;
+    throw EngineUnavailable(device + ": TensorFlow has no such device here");
+  }
 }
 
 tf::TF_Tensor* TfExecutable::feed_tensor(std::size_t input, const Feed& feed, const FeedRelease& release,
@@ -219,15 +251,45 @@ tf::TF_Tensor* TfExecutable::feed_tensor(std::size_t input, const Feed& feed, co
 
 void TfExecutable::run(const Feed* feeds, const FeedRelease& release, float* const* outs, std::size_t rows,
                        RunStats* stats) const {
+  if (options_.devices.empty()) {
+    run_on(lanes_.at(0), feeds, release, outs, rows, stats, options_.run_options, nullptr);
+    return;
+  }
+  const auto taken = lanes_.take();
+  run_on(taken.lane, feeds, release, outs, rows, stats, options_.run_options, nullptr);
+}
+
+std::string TfExecutable::trace(const Feed* feeds, const FeedRelease& release, float* const* outs, std::size_t rows,
+                                RunStats* stats, std::size_t lane, const std::string& run_options) const {
+  if (lane >= lanes_.size()) {
+    throw EngineError("lane: got " + std::to_string(lane) + "; there are " + std::to_string(lanes_.size()));
+  }
+  const std::unique_ptr<tf::TF_Buffer, void (*)(tf::TF_Buffer*)> metadata(library_->TF_NewBuffer(),
+                                                                          library_->TF_DeleteBuffer);
+  const auto taken = lanes_.take(lane);
+  run_on(taken.lane, feeds, release, outs, rows, stats, run_options, metadata.get());
+  return {static_cast<const char*>(metadata->data), metadata->length};
+}
+
+std::vector<std::uint64_t> TfExecutable::lane_runs() const {
+  std::vector<std::uint64_t> runs;
+  for (std::size_t i = 0; i < lanes_.size(); ++i) runs.push_back(lanes_.at(i).runs.load(std::memory_order_relaxed));
+  return runs;
+}
+
+void TfExecutable::run_on(Lane& lane, const Feed* feeds, const FeedRelease& release, float* const* outs,
+                          std::size_t rows, RunStats* stats, const std::string& run_options,
+                          tf::TF_Buffer* metadata) const {
   Tensors fed(*library_, inputs_.size());
   Tensors fetched(*library_, outputs_.size());
   for (std::size_t i = 0; i < inputs_.size(); ++i) fed[i] = feed_tensor(i, feeds[i], release, stats);
 
-  const tf::TF_Buffer run_options{run_options_.data(), run_options_.size(), nullptr};
+  const tf::TF_Buffer options{run_options.data(), run_options.size(), nullptr};
   const Status status(*library_);
-  library_->TF_SessionRun(session_, run_options_.empty() ? nullptr : &run_options, input_ends_.data(), fed.data(),
-                          static_cast<int>(inputs_.size()), output_ends_.data(), fetched.data(),
-                          static_cast<int>(outputs_.size()), nullptr, 0, nullptr, status);
+  library_->TF_SessionRun(session_, run_options.empty() ? nullptr : &options, lane.inputs.data(), fed.data(),
+                          static_cast<int>(inputs_.size()), lane.outputs.data(), fetched.data(),
+                          static_cast<int>(outputs_.size()), nullptr, 0, metadata, status);
+  lane.runs.fetch_add(1, std::memory_order_relaxed);
   fed.clear();
   status.check("the graph does not run");
   for (std::size_t i = 0; i < outputs_.size(); ++i) {

@@ -18,6 +18,7 @@ struct TF_Status;
 struct TF_Graph;
 struct TF_Operation;
 struct TF_Session;
+struct TF_DeviceList;
 struct TF_SessionOptions;
 struct TF_ImportGraphDefOptions;
 struct TF_Tensor;
@@ -43,11 +44,14 @@ inline constexpr int TF_OK = 0;
   X(TF_GetCode, int, (const TF_Status*))                                                                             \
   X(TF_Message, const char*, (const TF_Status*))                                                                     \
   X(TF_NewBufferFromString, TF_Buffer*, (const void*, std::size_t))                                                  \
+  X(TF_NewBuffer, TF_Buffer*, ())                                                                                    \
   X(TF_DeleteBuffer, void, (TF_Buffer*))                                                                             \
   X(TF_NewGraph, TF_Graph*, ())                                                                                      \
   X(TF_DeleteGraph, void, (TF_Graph*))                                                                               \
   X(TF_NewImportGraphDefOptions, TF_ImportGraphDefOptions*, ())                                                      \
   X(TF_DeleteImportGraphDefOptions, void, (TF_ImportGraphDefOptions*))                                               \
+  X(TF_ImportGraphDefOptionsSetPrefix, void, (TF_ImportGraphDefOptions*, const char*))                               \
+  X(TF_ImportGraphDefOptionsSetDefaultDevice, void, (TF_ImportGraphDefOptions*, const char*))                        \
   X(TF_GraphImportGraphDef, void, (TF_Graph*, const TF_Buffer*, const TF_ImportGraphDefOptions*, TF_Status*))        \
   X(TF_GraphOperationByName, TF_Operation*, (TF_Graph*, const char*))                                                \
   X(TF_OperationNumOutputs, int, (TF_Operation*))                                                                    \
@@ -60,6 +64,10 @@ inline constexpr int TF_OK = 0;
   X(TF_NewSession, TF_Session*, (TF_Graph*, const TF_SessionOptions*, TF_Status*))                                   \
   X(TF_CloseSession, void, (TF_Session*, TF_Status*))                                                                \
   X(TF_DeleteSession, void, (TF_Session*, TF_Status*))                                                               \
+  X(TF_SessionListDevices, TF_DeviceList*, (TF_Session*, TF_Status*))                                                \
+  X(TF_DeviceListCount, int, (const TF_DeviceList*))                                                                 \
+  X(TF_DeviceListName, const char*, (const TF_DeviceList*, int, TF_Status*))                                         \
+  X(TF_DeleteDeviceList, void, (TF_DeviceList*))                                                                     \
   X(TF_SessionRun, void,                                                                                             \
     (TF_Session*, const TF_Buffer*, const TF_Output*, TF_Tensor* const*, int, const TF_Output*, TF_Tensor**, int,    \
      const TF_Operation* const*, int, TF_Buffer*, TF_Status*))                                                       \
@@ -87,6 +95,7 @@ class TfLibrary {
   using TF_Graph = tf::TF_Graph;
   using TF_Operation = tf::TF_Operation;
   using TF_Session = tf::TF_Session;
+  using TF_DeviceList = tf::TF_DeviceList;
   using TF_SessionOptions = tf::TF_SessionOptions;
   using TF_ImportGraphDefOptions = tf::TF_ImportGraphDefOptions;
   using TF_Tensor = tf::TF_Tensor;

@@ -72,7 +72,8 @@ def load_graphs(folder: Path, manifest: Manifest, config: EngineConfig) -> Loade
     variant = _variant(manifest, config)
     if variant is None and manifest.initializers:
         return LoadedGraphs(_load_filled(folder, manifest, config))
-    engine = open_engine(config.kind, config.precision, lanes=config.streams, threads=config.intra_op_threads)
+    engine = open_engine(config.kind, config.precision, lanes=config.streams, threads=config.intra_op_threads,
+                         device=config.device, device_bytes_max=config.device_bytes_max)
     files = (manifest.graph.file,) if variant is None else variant.files
     items = engine.load(_read(folder, manifest, files[0], config), signature_of(manifest, variant))
     if variant is None or variant.user is None:

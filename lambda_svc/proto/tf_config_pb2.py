@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n lambda_svc/proto/tf_config.proto\x12\rlambda_svc.tf\"\x8d\x05\n\rSessionConfig\x12\x43\n\x0c\x64\x65vice_count\x18\x01 \x03(\x0b\x32-.lambda_svc.tf.SessionConfig.DeviceCountEntry\x12$\n\x1cintra_op_parallelism_threads\x18\x02 \x01(\x05\x12$\n\x1cinter_op_parallelism_threads\x18\x05 \x01(\x05\x12@\n\rgraph_options\x18\n \x01(\x0b\x32).lambda_svc.tf.SessionConfig.GraphOptions\x12?\n\x0c\x65xperimental\x18\x10 \x01(\x0b\x32).lambda_svc.tf.SessionConfig.Experimental\x1a%\n\x0c\x45xperimental\x12\x15\n\rexecutor_type\x18\x03 \x01(\t\x1a,\n\x10OptimizerOptions\x12\x18\n\x10global_jit_level\x18\x05 \x01(\x05\x1a>\n\x0eRewriterConfig\x12,\n$auto_mixed_precision_onednn_bfloat16\x18\x1f \x01(\x05\x1a\x9e\x01\n\x0cGraphOptions\x12H\n\x11optimizer_options\x18\x03 \x01(\x0b\x32-.lambda_svc.tf.SessionConfig.OptimizerOptions\x12\x44\n\x0frewrite_options\x18\n \x01(\x0b\x32+.lambda_svc.tf.SessionConfig.RewriterConfig\x1a\x32\n\x10\x44\x65viceCountEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"*\n\nRunOptions\x12\x1c\n\x14inter_op_thread_pool\x18\x03 \x01(\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n lambda_svc/proto/tf_config.proto\x12\rlambda_svc.tf\"\xb7\x07\n\rSessionConfig\x12\x43\n\x0c\x64\x65vice_count\x18\x01 \x03(\x0b\x32-.lambda_svc.tf.SessionConfig.DeviceCountEntry\x12$\n\x1cintra_op_parallelism_threads\x18\x02 \x01(\x05\x12$\n\x1cinter_op_parallelism_threads\x18\x05 \x01(\x05\x12<\n\x0bgpu_options\x18\x06 \x01(\x0b\x32\'.lambda_svc.tf.SessionConfig.GpuOptions\x12@\n\rgraph_options\x18\n \x01(\x0b\x32).lambda_svc.tf.SessionConfig.GraphOptions\x12?\n\x0c\x65xperimental\x18\x10 \x01(\x0b\x32).lambda_svc.tf.SessionConfig.Experimental\x1a)\n\x0eVirtualDevices\x12\x17\n\x0fmemory_limit_mb\x18\x01 \x03(\x02\x1aW\n\x0fGpuExperimental\x12\x44\n\x0fvirtual_devices\x18\x01 \x03(\x0b\x32+.lambda_svc.tf.SessionConfig.VirtualDevices\x1a\x66\n\nGpuOptions\x12\x14\n\x0c\x61llow_growth\x18\x04 \x01(\x08\x12\x42\n\x0c\x65xperimental\x18\t \x01(\x0b\x32,.lambda_svc.tf.SessionConfig.GpuExperimental\x1a%\n\x0c\x45xperimental\x12\x15\n\rexecutor_type\x18\x03 \x01(\t\x1a,\n\x10OptimizerOptions\x12\x18\n\x10global_jit_level\x18\x05 \x01(\x05\x1a>\n\x0eRewriterConfig\x12,\n$auto_mixed_precision_onednn_bfloat16\x18\x1f \x01(\x05\x1a\x9e\x01\n\x0cGraphOptions\x12H\n\x11optimizer_options\x18\x03 \x01(\x0b\x32-.lambda_svc.tf.SessionConfig.OptimizerOptions\x12\x44\n\x0frewrite_options\x18\n \x01(\x0b\x32+.lambda_svc.tf.SessionConfig.RewriterConfig\x1a\x32\n\x10\x44\x65viceCountEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"?\n\nRunOptions\x12\x13\n\x0btrace_level\x18\x01 \x01(\x05\x12\x1c\n\x14inter_op_thread_pool\x18\x03 \x01(\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,17 +34,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SESSIONCONFIG_DEVICECOUNTENTRY']._loaded_options = None
   _globals['_SESSIONCONFIG_DEVICECOUNTENTRY']._serialized_options = b'8\001'
   _globals['_SESSIONCONFIG']._serialized_start=52
-  _globals['_SESSIONCONFIG']._serialized_end=705
-  _globals['_SESSIONCONFIG_EXPERIMENTAL']._serialized_start=345
-  _globals['_SESSIONCONFIG_EXPERIMENTAL']._serialized_end=382
-  _globals['_SESSIONCONFIG_OPTIMIZEROPTIONS']._serialized_start=384
-  _globals['_SESSIONCONFIG_OPTIMIZEROPTIONS']._serialized_end=428
-  _globals['_SESSIONCONFIG_REWRITERCONFIG']._serialized_start=430
-  _globals['_SESSIONCONFIG_REWRITERCONFIG']._serialized_end=492
-  _globals['_SESSIONCONFIG_GRAPHOPTIONS']._serialized_start=495
-  _globals['_SESSIONCONFIG_GRAPHOPTIONS']._serialized_end=653
-  _globals['_SESSIONCONFIG_DEVICECOUNTENTRY']._serialized_start=655
-  _globals['_SESSIONCONFIG_DEVICECOUNTENTRY']._serialized_end=705
-  _globals['_RUNOPTIONS']._serialized_start=707
-  _globals['_RUNOPTIONS']._serialized_end=749
+  _globals['_SESSIONCONFIG']._serialized_end=1003
+  _globals['_SESSIONCONFIG_VIRTUALDEVICES']._serialized_start=407
+  _globals['_SESSIONCONFIG_VIRTUALDEVICES']._serialized_end=448
+  _globals['_SESSIONCONFIG_GPUEXPERIMENTAL']._serialized_start=450
+  _globals['_SESSIONCONFIG_GPUEXPERIMENTAL']._serialized_end=537
+  _globals['_SESSIONCONFIG_GPUOPTIONS']._serialized_start=539
+  _globals['_SESSIONCONFIG_GPUOPTIONS']._serialized_end=641
+  _globals['_SESSIONCONFIG_EXPERIMENTAL']._serialized_start=643
+  _globals['_SESSIONCONFIG_EXPERIMENTAL']._serialized_end=680
+  _globals['_SESSIONCONFIG_OPTIMIZEROPTIONS']._serialized_start=682
+  _globals['_SESSIONCONFIG_OPTIMIZEROPTIONS']._serialized_end=726
+  _globals['_SESSIONCONFIG_REWRITERCONFIG']._serialized_start=728
+  _globals['_SESSIONCONFIG_REWRITERCONFIG']._serialized_end=790
+  _globals['_SESSIONCONFIG_GRAPHOPTIONS']._serialized_start=793
+  _globals['_SESSIONCONFIG_GRAPHOPTIONS']._serialized_end=951
+  _globals['_SESSIONCONFIG_DEVICECOUNTENTRY']._serialized_start=953
+  _globals['_SESSIONCONFIG_DEVICECOUNTENTRY']._serialized_end=1003
+  _globals['_RUNOPTIONS']._serialized_start=1005
+  _globals['_RUNOPTIONS']._serialized_end=1068
 # @@protoc_insertion_point(module_scope)

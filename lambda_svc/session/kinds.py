@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lambda_svc.errors import ConfigError, EngineUnavailable
 from lambda_svc.session.engine import Engine
-from lambda_svc.session.onnxruntime import OnnxRuntimeEngine, OnnxRuntimeOptions
+from lambda_svc.session.onnxruntime import CPU_PROVIDERS, GPU_PROVIDERS, OnnxRuntimeEngine, OnnxRuntimeOptions
 from lambda_svc.session.openvino import OpenVinoEngine, OpenVinoOptions
 from lambda_svc.session.tensorflow import TensorFlowEngine, TensorFlowOptions
 
@@ -15,18 +15,24 @@ GRAPH_SUFFIX = {"tensorflow": ".pb", "openvino": ".pb", "onnxruntime": ".onnx"}
 KINDS = tuple(GRAPH_SUFFIX)
 
 
-def open_engine(kind: str, precision: str = "f32", lanes: int = 1, threads: int = 0) -> Engine:
-    """The engine called `kind` for graphs in `precision`.
+def open_engine(kind: str, precision: str = "f32", lanes: int = 1, threads: int = 0, device: str = "cpu",
+                device_bytes_max: int = 0) -> Engine:
+    """The engine called `kind` for graphs in `precision` on `device`, "cpu" or "gpu".
 
-    lanes: runs of one graph at once; threads: of all of them together, 0 as many as the process may use. Raises
-    EngineUnavailable when it is not installed, ConfigError for a precision that it does not offer.
+    lanes: runs of one graph at once; threads: of all of them together, 0 as many as the process may use;
+    device_bytes_max: memory of a card that the lanes share out, 0 for what there is. Raises EngineUnavailable when it
+    is not installed, ConfigError for a precision or a device that it does not offer.
     """
     if kind == "tensorflow":
-        return TensorFlowEngine(options=TensorFlowOptions(intra_op_threads=threads, precision=precision))
+        placed = {"lanes": lanes, "device": device, "device_bytes_max": device_bytes_max} if device != "cpu" else {}
+        return TensorFlowEngine(options=TensorFlowOptions(intra_op_threads=threads, precision=precision, **placed))
     if kind == "openvino":
+        if device != "cpu":
+            raise ConfigError(f"device: got {device!r}; engine openvino computes on the CPU only")
         return OpenVinoEngine(OpenVinoOptions(precision=precision, lanes=lanes, threads=threads))
     if kind == "onnxruntime":
-        return OnnxRuntimeEngine(OnnxRuntimeOptions(precision=precision, lanes=lanes, threads=threads))
+        providers = GPU_PROVIDERS if device == "gpu" else CPU_PROVIDERS
+        return OnnxRuntimeEngine(OnnxRuntimeOptions(precision, lanes, threads, providers, device_bytes_max))
     raise ConfigError(f"engine: got {kind!r}; expected one of {', '.join(KINDS)}")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,11 @@ from lambda_svc.errors import ConfigError, EngineError, EngineUnavailable
 from lambda_svc.session.engine import GraphSignature, LoadedGraph, TensorSpec
 from lambda_svc.session.threads import usable_cpus
 
-__all__ = ["OnnxRuntimeEngine", "OnnxRuntimeOptions"]
+__all__ = ["CPU_PROVIDERS", "GPU_PROVIDERS", "TENSORRT_PROVIDERS", "OnnxRuntimeEngine", "OnnxRuntimeOptions"]
 
-# Best first; those that the installed build lacks are left out. Those for GPUs are untested.
-PROVIDERS = ("TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider")
+CPU_PROVIDERS = ("CPUExecutionProvider",)
+GPU_PROVIDERS = ("CUDAExecutionProvider",)
+TENSORRT_PROVIDERS = ("TensorrtExecutionProvider", *GPU_PROVIDERS)
 _TYPES = {"f32": "tensor(float)", "i64": "tensor(int64)", "i32": "tensor(int32)"}
 
 
@@ -29,21 +30,26 @@ _TYPES = {"f32": "tensor(float)", "i64": "tensor(int64)", "i32": "tensor(int32)"
 class OnnxRuntimeOptions:
     """How sessions run.
 
-    lanes: sessions, each with its share of `threads`; 0 threads mean as many as the process may use. providers: what
-    may compute, best first; none means whatever is installed.
+    lanes: sessions, each with its share of `threads`, on a GPU each with a stream of its own; 0 threads mean as many as
+    the process may use. providers: what computes, best first; those for a GPU are untested. device_bytes_max: memory
+    of the card that the lanes share out, 0 for what there is.
     """
 
     precision: str = "f32"
     lanes: int = 1
     threads: int = 0
-    providers: tuple[str, ...] = ()
+    providers: tuple[str, ...] = CPU_PROVIDERS
+    device_bytes_max: int = 0
 
     def __post_init__(self) -> None:
         if self.precision != "f32":
             raise ConfigError(f"precision: got {self.precision!r}; ONNX Runtime computes these graphs in 'f32' only, "
                               "its CPU kernels know no bf16 product")
-        if self.lanes < 1 or self.threads < 0:
-            raise ConfigError(f"lanes, threads: got {self.lanes}, {self.threads}; expected at least 1 and 0")
+        if self.lanes < 1 or min(self.threads, self.device_bytes_max) < 0:
+            raise ConfigError(f"lanes, threads, device_bytes_max: got {self.lanes}, {self.threads} and "
+                              f"{self.device_bytes_max}; expected at least 1, 0 and 0")
+        if not self.providers:
+            raise ConfigError("providers: got none; expected at least one")
 
 
 class OnnxRuntimeEngine:
@@ -59,7 +65,9 @@ class OnnxRuntimeEngine:
         missing = [name for name in self.options.providers if name not in offered]
         if missing:
             raise EngineUnavailable(f"ONNX Runtime {self.version} has no {', '.join(missing)}; it has {offered}")
-        self._providers = list(self.options.providers) or [name for name in PROVIDERS if name in offered]
+        share = self.options.device_bytes_max // self.options.lanes
+        self._providers = [(name, {"gpu_mem_limit": share} if share and name in GPU_PROVIDERS else {})
+                           for name in self.options.providers]
 
     def load(self, graph: bytes, signature: GraphSignature) -> LoadedGraph:
         """Loads a serialised ONNX ModelProto. Raises EngineError naming the input or output that does not fit."""
@@ -83,9 +91,15 @@ class OnnxRuntimeEngine:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
         try:
-            return self._runtime.InferenceSession(graph, options, providers=self._providers)
+            session = self._runtime.InferenceSession(graph, options, providers=self._providers)
         except Exception as error:  # its exceptions have no common base but this
             raise EngineError(f"the graph does not load: {error}") from error
+        # It goes on with the CPU, without a word, when a GPU's provider does not start.
+        first, taken = self.options.providers[0], session.get_providers()
+        if taken[0] != first:
+            raise EngineUnavailable(f"ONNX Runtime {self.version} offers {first} and does not start it here; it took "
+                                    f"{', '.join(taken)}")
+        return session
 
 
 def _import() -> Any:
@@ -130,12 +144,18 @@ def _check_outputs(session: Any, signature: GraphSignature) -> None:
 
 def _runner(sessions: Sequence[Any], read: Sequence[bool],
             signature: GraphSignature) -> Callable[[list[np.ndarray]], list[np.ndarray]]:
-    """A function of the feeds that runs one session after the other in turn."""
-    turns = cycle(sessions)
+    """A function of the feeds that has a session to itself, and waits for one when all are taken."""
+    free: SimpleQueue[Any] = SimpleQueue()
+    for session in sessions:
+        free.put(session)
     names, outputs = [spec.name for spec in signature.inputs], list(signature.outputs)
 
     def run(feeds: list[np.ndarray]) -> list[np.ndarray]:
         fed = {name: feed for name, feed, wanted in zip(names, feeds, read) if wanted}
-        return next(turns).run(outputs, fed)
+        session = free.get()
+        try:
+            return session.run(outputs, fed)
+        finally:
+            free.put(session)
 
     return run

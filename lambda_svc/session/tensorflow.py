@@ -9,13 +9,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lambda_svc._core import TensorFlowExecutable, TensorFlowLibrary, keep_freed_memory
-from lambda_svc.errors import ConfigError, EngineUnavailable
+from lambda_svc.errors import ConfigError, EngineError, EngineUnavailable
 from lambda_svc.proto.tf_config_pb2 import RunOptions, SessionConfig
 from lambda_svc.session.engine import PRECISIONS, GraphSignature, LoadedGraph
 from lambda_svc.session.threads import usable_cpus
 
 __all__ = ["TensorFlowEngine", "TensorFlowOptions", "find_library"]
 
+DEVICES = ("cpu", "gpu")
 EXECUTORS = ("SINGLE_THREADED_EXECUTOR", "")
 # Old control flow, and tensors by reference: the single-threaded executor refuses them.
 _DEFAULT_EXECUTOR_OPS = ("Switch", "RefSwitch", "Merge", "Enter", "Exit", "HashTable", "Variable", "VariableV2")
@@ -30,6 +31,11 @@ class TensorFlowOptions:
     runs a small graph in a tenth of the default one's time; kernels still use the intra-op pool. `precision` bf16 has
     grappler rewrite what tolerates it. `xla` compiles clusters of the graph, again for each number of candidates; it
     needs the default executor and an environment variable read by the process's first session (docs/performance.md).
+
+    `lanes` above 0 put a copy of the graph on each of as many devices, on which one run at a time goes from start to
+    end: virtual devices of one card for `device` gpu, which share out `device_bytes_max`, or logical ones of the CPU.
+    With 0 there is no placement, and runs go side by side on the CPU. The first session of a process decides what
+    virtual devices there are. Untested on GPU.
     """
 
     intra_op_threads: int = 0
@@ -38,6 +44,9 @@ class TensorFlowOptions:
     device_count: dict[str, int] = field(default_factory=dict)
     precision: str = "f32"
     xla: bool = False
+    lanes: int = 0
+    device: str = "cpu"
+    device_bytes_max: int = 0
 
     def __post_init__(self) -> None:
         if min(self.intra_op_threads, self.inter_op_threads) < 0:
@@ -48,26 +57,60 @@ class TensorFlowOptions:
             raise ConfigError(f"executor: got {self.executor!r}; expected one of {EXECUTORS}")
         if self.precision not in PRECISIONS:
             raise ConfigError(f"precision: got {self.precision!r}; expected one of {PRECISIONS}")
+        self._check_lanes()
+
+    def _check_lanes(self) -> None:
+        if self.device not in DEVICES:
+            raise ConfigError(f"device: got {self.device!r}; expected one of {DEVICES}")
+        if min(self.lanes, self.device_bytes_max) < 0:
+            raise ConfigError(f"lanes, device_bytes_max: got {self.lanes} and {self.device_bytes_max}; expected 0 or "
+                              "more")
+        if self.device == "cpu":
+            return
+        if self.lanes == 0 or (self.lanes > 1 and not self.device_bytes_max):
+            raise ConfigError(f"lanes, device_bytes_max: got {self.lanes} and {self.device_bytes_max}; on a GPU "
+                              "expected at least one lane, and with several the memory that they share out")
+        if self.precision != "f32":
+            raise ConfigError(f"precision: got {self.precision!r}; on a GPU TensorFlow's graphs run in 'f32' only")
+
+    def devices(self) -> list[str]:
+        """Each lane's device as TensorFlow names it."""
+        return [f"/device:{self.device.upper()}:{lane}" for lane in range(self.lanes)]
 
     def config_proto(self) -> bytes:
         """A serialised tensorflow.ConfigProto."""
         return SessionConfig(
-            device_count=self.device_count,
+            device_count={"CPU": self.lanes} if self.device == "cpu" and self.lanes else self.device_count,
+            gpu_options=self._gpu_options(),
             intra_op_parallelism_threads=self.intra_op_threads or usable_cpus(),
-            inter_op_parallelism_threads=self.inter_op_threads or usable_cpus(),
+            inter_op_parallelism_threads=max(self.inter_op_threads or usable_cpus(), 2 * self.lanes),
             graph_options=SessionConfig.GraphOptions(
                 optimizer_options=SessionConfig.OptimizerOptions(global_jit_level=int(self.xla)),
                 rewrite_options=SessionConfig.RewriterConfig(
                     auto_mixed_precision_onednn_bfloat16=int(self.precision == "bf16")
                 ),
             ),
-            # What XLA puts into a graph has old control flow, which the single-threaded executor refuses.
-            experimental=SessionConfig.Experimental(executor_type="" if self.xla else self.executor),
+            experimental=SessionConfig.Experimental(executor_type=self._executor()),
         ).SerializeToString(deterministic=True)
 
+    def _gpu_options(self) -> SessionConfig.GpuOptions | None:
+        if self.device == "cpu":
+            return None
+        if not self.device_bytes_max:
+            return SessionConfig.GpuOptions(allow_growth=True)
+        limits = [self.device_bytes_max / self.lanes / 2**20] * self.lanes
+        virtual = SessionConfig.VirtualDevices(memory_limit_mb=limits)
+        return SessionConfig.GpuOptions(experimental=SessionConfig.GpuExperimental(virtual_devices=[virtual]))
+
     def run_options(self) -> bytes:
-        """A serialised tensorflow.RunOptions: the graph runs in the thread that asked."""
-        return RunOptions(inter_op_thread_pool=-1).SerializeToString(deterministic=True)
+        """A serialised tensorflow.RunOptions: the graph runs in the thread that asked, or on lanes, where parts of it
+        wait for each other, in the session's threads."""
+        return RunOptions(inter_op_thread_pool=0 if self.lanes else -1).SerializeToString(deterministic=True)
+
+    def _executor(self) -> str:
+        """What XLA puts into a graph has old control flow, which the single-threaded executor refuses; and between
+        devices it waits forever for what it would have to run itself."""
+        return "" if self.xla or self.lanes else self.executor
 
 
 def find_library() -> tuple[Path, Path]:
@@ -103,8 +146,16 @@ class TensorFlowEngine:
         return replace(self.options, executor="") if any(field in graph for field in _OP_FIELDS) else self.options
 
     def load(self, graph: bytes, signature: GraphSignature, once: Sequence[str] = ()) -> LoadedGraph:
-        """Loads a GraphDef: a frozen one, or one whose nodes `once`, run now in that order, restore its variables and
-        fill its tables. Raises EngineError naming the input or output that does not fit, or the node that fails."""
+        """Loads a GraphDef, a copy for each lane: a frozen one, or one whose nodes `once`, run now in that order,
+        restore its variables and fill its tables.
+
+        Raises EngineError naming the input or output that does not fit, the node that fails or the memory that is
+        short, EngineUnavailable naming a device that is missing.
+        """
+        lanes, budget = self.options.lanes, self.options.device_bytes_max
+        if budget and lanes * len(graph) > budget:
+            raise EngineError(f"device_bytes_max: got {budget}; {lanes} lanes with a graph of {len(graph)} bytes each "
+                              f"need {lanes * len(graph)}")
         executable = TensorFlowExecutable(
             self._library,
             graph,
@@ -112,6 +163,7 @@ class TensorFlowEngine:
             signature.fetches(),
             self._options_for(graph).config_proto(),
             self.options.run_options(),
-            **({"once": list(once)} if once else {}),
+            list(once),
+            self.options.devices(),
         )
         return LoadedGraph(executable, signature, f"{self.name} {self.version}", self.options.precision)

@@ -18,6 +18,7 @@ __all__ = ["BENCHMARKS", "names", "run", "summary"]
 BENCHMARKS: dict[str, str] = {
     "deltas": "tools.bench.deltas",
     "engines": "tools.bench.engines",
+    "gpu": "tools.bench.gpu",
     "load": "tools.bench.load",
     "lookup": "tools.bench.lookup",
     "peers": "tools.bench.peers",

@@ -16,6 +16,7 @@ from lambda_svc.session import (
     TensorSpec,
     open_engine,
 )
+from lambda_svc.session.onnxruntime import OnnxRuntimeEngine, OnnxRuntimeOptions
 from models.onnx import to_onnx
 from models.passes import DenseGraph
 
@@ -25,11 +26,11 @@ _ALIGNMENT = 64
 
 
 class Lane(NamedTuple):
-    """An engine and a precision; `options` of TensorFlow where they are not the default."""
+    """An engine and a precision; `options` of the engine where they are not the default."""
 
     kind: str
     precision: str
-    options: TensorFlowOptions | None = None
+    options: TensorFlowOptions | OnnxRuntimeOptions | None = None
 
 
 def lanes() -> tuple[Lane, ...]:
@@ -45,7 +46,11 @@ def lane_name(lane: Lane) -> str:
 
 def open_lane(lane: Lane) -> Engine:
     """The engine. Raises EngineUnavailable."""
-    return TensorFlowEngine(options=lane.options) if lane.options else open_engine(lane.kind, lane.precision)
+    if isinstance(lane.options, TensorFlowOptions):
+        return TensorFlowEngine(options=lane.options)
+    if isinstance(lane.options, OnnxRuntimeOptions):
+        return OnnxRuntimeEngine(lane.options)
+    return open_engine(lane.kind, lane.precision)
 
 
 class DenseRequest:
@@ -61,24 +66,34 @@ class DenseRequest:
         engine = open_lane(lane)
         graphs = to_onnx(dense) if lane.kind == "onnxruntime" else {
             part: graph.SerializeToString(deterministic=True) for part, graph in dense.graphs().items()}
-        self._item = engine.load(graphs["item"], _item_signature(dense))
+        self.items = engine.load(graphs["item"], _item_signature(dense))
         self._user = engine.load(graphs["user"], _user_signature(dense)) if dense.user is not None else None
 
     def run(self, feeds: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
         """{head: float32 [n]} of the request, or of another one's feeds."""
-        feeds = dict(self._feeds if feeds is None else feeds)
+        feeds = self._with_user(self._feeds if feeds is None else feeds)
         n = max(len(feeds[name]) for name in self._items)
         slice_rows = self._slice_rows or n
-        if self._user is not None:
-            shared, _ = self._user.executable.fetch(self._fed(self._user, feeds, 0, 1), 1)
-            feeds |= {entry.name: value for entry, value in zip(self._dense.shared, shared, strict=True)}
         parts = []
         for first in range(0, n, slice_rows):
             rows = min(slice_rows, n - first)
-            parts.append(self._item.executable.fetch(self._fed(self._item, feeds, first, rows), rows)[0])
+            parts.append(self.items.executable.fetch(self._fed(self.items, feeds, first, rows), rows)[0])
         outputs = {name: np.concatenate([part[i] for part in parts], axis=-1)
                    for i, name in enumerate(self._dense.outputs)}
         return {h.head: outputs[h.name] if h.row is None else outputs[h.name][h.row] for h in self._dense.heads}
+
+    def trace(self, lane: int, run_options: bytes) -> bytes:
+        """The serialised tensorflow.RunMetadata of the items' graph on a lane; of TensorFlow only."""
+        feeds = self._with_user(self._feeds)
+        n = max(len(feeds[name]) for name in self._items)
+        return self.items.executable.trace(self._fed(self.items, feeds, 0, n), n, lane, run_options)[1]
+
+    def _with_user(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The feeds, and what the user's graph makes of them."""
+        if self._user is None:
+            return dict(feeds)
+        shared, _ = self._user.executable.fetch(self._fed(self._user, feeds, 0, 1), 1)
+        return dict(feeds) | {entry.name: value for entry, value in zip(self._dense.shared, shared, strict=True)}
 
     def _fed(self, graph: LoadedGraph, feeds: Mapping[str, np.ndarray], first: int, rows: int) -> list[np.ndarray]:
         return [feeds[spec.name][first:first + rows] if spec.name in self._items else feeds[spec.name]

@@ -38,3 +38,18 @@ def test_precision_and_xla_are_tensorflow_s_own_switches(graphs):
         assert rewriter.auto_mixed_precision_onednn_bfloat16 == (precision == "bf16")
         assert config.graph_options.optimizer_options.global_jit_level == xla
         assert config.experimental.executor_type == ("" if xla else "SINGLE_THREADED_EXECUTOR")
+
+
+def test_lanes_of_a_card_are_virtual_devices_that_share_its_memory(graphs):
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString((graphs / "config.descriptors").read_bytes()).file:
+        pool.Add(file)
+    message = message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.ConfigProto"))
+    options = TensorFlowOptions(lanes=3, device="gpu", device_bytes_max=3 << 30)
+    config = message.FromString(options.config_proto())
+    assert len(unknown_fields.UnknownFieldSet(config)) == 0
+    [card] = config.gpu_options.experimental.virtual_devices
+    assert list(card.memory_limit_mb) == [1024.0] * 3 and not config.allow_soft_placement
+    assert options.devices() == [f"/device:GPU:{lane}" for lane in range(3)]
+    logical = message.FromString(TensorFlowOptions(lanes=3).config_proto())
+    assert dict(logical.device_count) == {"CPU": 3} and not logical.HasField("gpu_options")

@@ -70,7 +70,7 @@ std::shared_ptr<TfExecutable> load(const std::string& x = "x:0", std::vector<std
   const std::string single_threaded = bytes(16, bytes(3, "SINGLE_THREADED_EXECUTOR"));
   const std::string config = number(2, 1) + number(5, 1) + single_threaded;
   const std::string in_caller = number(3, static_cast<std::uint64_t>(-1));
-  return std::make_shared<TfExecutable>(library(), graph_def, inputs, fetched, config, in_caller);
+  return std::make_shared<TfExecutable>(library(), graph_def, inputs, fetched, TfOptions{config, in_caller, {}, {}});
 }
 
 }  // namespace
