@@ -144,7 +144,7 @@ def examine(options: Options, told: Callable[[str], None] = lambda _: None) -> A
                   f"it may not be pushed: {error}" if isinstance(error, OpRefusedError) else str(error))
         return replace(found, refusal=reason, stock=measure_stock(original, recorded.requests, options.quick))
     told("exporting")
-    found = _exported(replace(found, notes=notes), loaded, want)
+    found = _exported(replace(found, notes=notes), loaded, want, bool(frozen.initializers))
     told("comparing")
     found = _compared(found, exported, want)
     if found.deviation is None:
@@ -204,7 +204,7 @@ def _frozen(loaded: Loaded, signature: str, options: Options) -> tuple[FrozenMod
     return exported.frozen, exported, tuple(notes)
 
 
-def _exported(found: Adoption, loaded: Loaded, want: Sequence[Mapping[str, np.ndarray]]) -> Adoption:
+def _exported(found: Adoption, loaded: Loaded, want: Sequence[Mapping[str, np.ndarray]], lookups: bool) -> Adoption:
     """Publishes the package into a folder that is removed again; some of the requests are its golden rows, and its
     heads are the outputs of one score a candidate in every request."""
     import tensorflow as tf
@@ -233,6 +233,7 @@ def _exported(found: Adoption, loaded: Loaded, want: Sequence[Mapping[str, np.nd
             return replace(found, no_package=f"it does not run with a row of each input a candidate: {error.message}")
         size = sum(file.stat().st_size for file in done.path.rglob("*") if file.is_file())
     notes = [f"output {name} is no head of the package: {why}" for name, why in sorted(left_out.items())]
+    notes += ["the package keeps lookup tables, so that it is for engine tensorflow alone"] if lookups else []
     notes += [f"the package has no rewritten variant: {done.plain_only}"] if done.plain_only else []
     return replace(found, package_bytes=size, notes=(*found.notes, *notes))
 
@@ -264,12 +265,13 @@ def _measured(found: Adoption, frozen: FrozenModel, exported: ExportedGraph, ori
     options, requests = found.options, found.recorded.requests
     told("looking for the dense part")
     try:
-        part = dense_part(frozen, exported, requests, found.user, whole=found.exports)
+        whole = found.exports and not frozen.initializers
+        part = dense_part(frozen, exported, requests, found.user, whole)
     except (NoDensePart, GraphError) as error:
         told("measuring the original")
         return replace(found, no_dense=str(error), stock=measure_stock(original, requests, options.quick))
     found = replace(found, part=part, left_out=part.left_out, inputs=_uses(found, part, frozen, exported),
-                    user_once=_user_once(frozen, exported, requests, constant, found.exports))
+                    user_once=_user_once(frozen, exported, requests, constant, whole))
     measured = measure(part, exported, original, requests, options.quick, told)
     return replace(found, measured=measured)
 

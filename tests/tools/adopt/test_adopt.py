@@ -138,6 +138,23 @@ def test_examples_are_read_in_front(ranker, tmp_path, one_lane):
     assert lane.deviation.scaled <= 1e-6
 
 
+def test_a_package_with_lookup_tables_is_for_tensorflow(tmp_path, one_lane):
+    """Its tables stay in front of what other engines could run."""
+    rng = np.random.default_rng(0)
+    model = tf.Module()
+    model.table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(
+        tf.range(100, dtype=tf.int64) * 7, tf.range(100, dtype=tf.int64)), 100)
+    model.rows = tf.Variable(rng.normal(size=(101, 4)).astype(np.float32), name="rows")
+    model.w = tf.Variable(rng.normal(size=(4, 1)).astype(np.float32), name="w")
+    model.f = tf.function(lambda item: {"y": tf.sigmoid(tf.gather(model.rows, model.table.lookup(item)) @ model.w)},
+                          input_signature=[tf.TensorSpec([None], tf.int64, name="item")])
+    tf.saved_model.save(model, str(tmp_path / "m"), {"serving_default": model.f})
+    found = examine(Options(tmp_path / "m", columns(tmp_path / "r", item=rng.integers(0, 700, 50)), quick=True))
+    assert found.exports and found.equal, (found.no_package, found.unequal)
+    assert found.part.front_ops["LookupTableFindV2"] == 1 and found.measured.front is not None
+    assert "engine tensorflow alone" in markdown(found)
+
+
 def test_a_frozen_graph(ranker, warmup, tmp_path, one_lane, loaded):
     frozen = loaded.freeze(rows_min=10**6)
     (tmp_path / "g.pb").write_bytes(frozen.graph_def.SerializeToString())
