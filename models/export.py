@@ -15,6 +15,7 @@ import tensorflow as tf
 from .errors import ExportCheckError
 from .golden import write_golden
 from .interface import Interface, ModelInput
+from .onnx import to_onnx
 from .package import Golden, Graph, GraphInput, GraphOutput, Source, TableFile, write_package
 from .passes import Cut, CutGraph, Variable, captured_variables, cut, freeze
 from .passes.dense import DenseGraph, DenseInput, Head
@@ -70,16 +71,20 @@ class Artifacts:
     tables: dict[str, Variable]
 
 
-def export(model: Servable, out_dir: Path | str, version: int, notes: dict | None = None) -> Path:
+def export(model: Servable, out_dir: Path | str, version: int, notes: dict | None = None, *,
+           onnx: bool = False) -> Path:
     """Publishes the package `<out_dir>/<model's name>/<version>/` and returns its directory.
 
     Beside the plain graph goes what all passes make of it, the variant `user_once`. `notes` (plain JSON) goes into the
-    manifest. Raises PackageExistsError when the version exists, GraphError when a table cannot be cut,
+    manifest; `onnx` writes every graph as an ONNX model, too, for engines that read no GraphDef. Raises
+    PackageExistsError when the version exists, GraphError when a table cannot be cut or ONNX lacks an operation,
     ExportCheckError when the graph still holds a table, or when a variant's scores leave the tolerance.
     """
     parts = build(model)
     golden, scores = model.golden()
-    variants = rewritten(dense_graph(model, parts), TOLERANCE)
+    plain = dense_graph(model, parts)
+    variants = rewritten(plain, TOLERANCE)
+    converted = [to_onnx(dense) for dense in (plain, *(variant.dense for variant in variants))] if onnx else []
     table_files = [
         TableFile(name=name, file=f"tables/{name}.parquet", dim=table.shape[1], dtype="f32",
                   rows=len(model.vocabularies[name].ids))
@@ -90,8 +95,10 @@ def export(model: Servable, out_dir: Path | str, version: int, notes: dict | Non
         (directory / "graph").mkdir()
         (directory / "tables").mkdir()
         (directory / GRAPH_FILE).write_bytes(_graph_bytes(parts.graph_def))
-        for variant in variants:
-            variant.write(directory)
+        for i, variant in enumerate(variants):
+            variant.write(directory, converted[i + 1] if onnx else None)
+        if onnx:
+            (directory / GRAPH_FILE).with_suffix(".onnx").write_bytes(converted[0]["item"])
         for file in table_files:
             vocabulary = model.vocabularies[file.name]
             write_table(directory / file.file, parts.tables[file.name], vocabulary.ids, vocabulary.oov_row)

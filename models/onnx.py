@@ -38,6 +38,7 @@ def convert(graph: tf.compat.v1.GraphDef, inputs: Sequence[str], outputs: Sequen
         from tf2onnx.convert import from_graph_def
     except ImportError as error:
         raise GraphError(f"tf2onnx does not load: {error}; pip install 'lambda-svc[onnx]'") from error
+    graph = _in_onnx_s_words(graph)
     # It prints what it lacks and goes on; what it printed is in the error below.
     logging.getLogger("tf2onnx").setLevel(logging.CRITICAL)
     try:
@@ -48,6 +49,33 @@ def convert(graph: tf.compat.v1.GraphDef, inputs: Sequence[str], outputs: Sequen
     if lacking:
         raise GraphError(f"ONNX: {lacking}")
     return model.SerializeToString(deterministic=True)
+
+
+def _in_onnx_s_words(graph: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
+    """The graph without Log1p, which ONNX lacks: log(x + 1), equal but for |x| below float32's resolution at 1."""
+    if not any(node.op == "Log1p" for node in graph.node):
+        return graph
+    written = tf.compat.v1.GraphDef(versions=graph.versions, library=graph.library)
+    taken = {node.name for node in graph.node}
+    for node in graph.node:
+        if node.op != "Log1p":
+            written.node.append(node)
+            continue
+        dtype = node.attr["T"]
+        one, plus = (_unused(f"{node.name}/{word}", taken) for word in ("one", "plus_one"))
+        constant = written.node.add(op="Const", name=one)
+        constant.attr["dtype"].CopyFrom(dtype)
+        constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(1.0, dtype.type, []))
+        written.node.add(op="AddV2", name=plus, input=[node.input[0], one]).attr["T"].CopyFrom(dtype)
+        written.node.add(op="Log", name=node.name, input=[plus, *node.input[1:]]).attr["T"].CopyFrom(dtype)
+    return written
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
 
 
 def _placeholders(graph: tf.compat.v1.GraphDef, names: Iterable[str]) -> list[str]:

@@ -25,12 +25,14 @@ class Rewritten:
     entry: Variant
     dense: DenseGraph
 
-    def write(self, directory: Path) -> None:
-        """Writes the graphs below a package's folder."""
+    def write(self, directory: Path, onnx: Mapping[str, bytes] | None = None) -> None:
+        """Writes the graphs below a package's folder; `onnx` are the same as serialised ModelProtos by part."""
         graphs = self.dense.graphs()
         for part, file in zip(reversed(graphs), self.entry.files, strict=True):
             (directory / file).parent.mkdir(parents=True, exist_ok=True)
             (directory / file).write_bytes(graphs[part].SerializeToString(deterministic=True))
+            if onnx is not None:
+                (directory / file).with_suffix(".onnx").write_bytes(onnx[part])
 
 
 def rewritten(plain: DenseGraph, tolerance: float) -> tuple[Rewritten, ...]:

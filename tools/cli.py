@@ -107,6 +107,7 @@ def export(
     version: Annotated[int, typer.Option(help="Version to publish.", min=1)] = 1,
     report: Annotated[Path | None, typer.Option(help="Also measure every pass in every engine (zoo): print the report, "
                                                 "and write it as Markdown and HTML into this folder.")] = None,
+    onnx: Annotated[bool, typer.Option(help="Write every graph as ONNX, too, for engine onnxruntime (zoo).")] = False,
     candidates: Annotated[int, typer.Option(help="Of the report's request; 0: as many as the scenario has.",
                                             min=0)] = 0,
     name: Annotated[str | None, typer.Option(help="The model's name in the repository (paths).")] = None,
@@ -130,7 +131,7 @@ def export(
             _fail(f"--name: {model} is a path, so the model needs a name")
         options = export_loaded.Options(name, signature, user or (), context or (), head or (), inputs, rows_min)
         raise typer.Exit(export_loaded.publish(Path(model), out, version, seed, options))
-    code = the_export.publish(model, size.value, seed, out, version)
+    code = the_export.publish(model, size.value, seed, out, version, onnx=onnx)
     if code == 0 and report is not None:
         code = the_export.report(model, size.value, seed, report, candidates, shown=True)
     raise typer.Exit(code)

@@ -12,7 +12,7 @@ from rich.console import Console
 __all__ = ["publish", "report"]
 
 
-def publish(name: str, size: str, seed: int, out: Path, version: int) -> int:
+def publish(name: str, size: str, seed: int, out: Path, version: int, *, onnx: bool = False) -> int:
     """Writes the package and says where; returns the exit code. A model that cannot be exported leaves nothing."""
     from models.errors import ModelsError
     from models.notices import without_notices
@@ -22,7 +22,7 @@ def publish(name: str, size: str, seed: int, out: Path, version: int) -> int:
         with without_notices():
             from models import zoo
             from models.export import export
-        path = export(zoo.get(name, size).servable(seed), out, version)
+        path = export(zoo.get(name, size).servable(seed), out, version, onnx=onnx)
     except (ModelsError, OSError) as error:
         typer.echo(f"lambda-svc: not exported: {error}", err=True)
         return 1
