@@ -17,7 +17,7 @@ def constant_inputs(requests: Sequence[Request]) -> tuple[str, ...]:
     several = [request for request in requests if request.rows > 1]
     if not several:
         return ()
-    return tuple(name for name in several[0].inputs
+    return tuple(name for name in sorted(several[0].inputs)
                  if all(r.inputs[name].ndim and equal_rows(r.inputs[name]) for r in several))
 
 

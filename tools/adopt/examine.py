@@ -278,8 +278,9 @@ def _measured(found: Adoption, frozen: FrozenModel, exported: ExportedGraph, ori
 
 def _user_once(frozen: FrozenModel, exported: ExportedGraph, requests: Sequence[Request],
                constant: Sequence[str], whole: bool) -> tuple[Cost, Cost] | None:
-    """The cost after all passes without a user's side, and with every constant input in it."""
-    if not constant:
+    """The cost after all passes without a user's side, and with every constant input in it; None when callers send one
+    row of each already."""
+    if all(len(request.inputs[name]) == 1 for name in constant for request in requests):
         return None
     rows = int(np.median([request.rows for request in requests]))
     try:

@@ -63,8 +63,8 @@ def _verdict(found: Adoption) -> Iterator[str]:
     else:
         yield f"exports: no: {found.refusal or found.no_package}"
     if found.no_package:
-        yield ("frozen: yes, and measured so: what no package holds yet stays in front, in TensorFlow" if found.measured
-               else "frozen: yes")
+        front = found.measured is not None and found.measured.front is not None
+        yield f"frozen: yes{', and measured with what engines lack in front, in TensorFlow' if front else ''}"
     if found.deviation is not None:
         yield (f"equal: {'yes' if found.equal else 'no'}, {_difference(found.deviation)}; "
                f"{found.options.tolerance:.0e} is allowed")
@@ -158,12 +158,11 @@ def _engine_rows(found: Adoption) -> Iterator[list[str]]:
 
 def _pass_rows(found: Adoption) -> Iterator[list[str]]:
     lanes = list(found.measured.steps[0].lanes)
-    yield ["after", "nodes", "MFLOP", "of it once a user", "MB", *(f"{l.kind} {l.precision}, ms" for l in lanes)]
+    yield ["after", "nodes", "FLOP", "of it once a user", "bytes", *(f"{l.kind} {l.precision}, ms" for l in lanes)]
     for step in found.measured.steps:
         counted = step.cost
         work = ["-", "-", "-", "-"] if isinstance(counted, str) else [
-            str(counted.nodes), f"{counted.flops / 1e6:.3g}", f"{counted.flops_user / 1e6:.3g}",
-            f"{counted.bytes / 1e6:.3g}"]
+            f"{counted.nodes:,}", *(_amount(n).strip() for n in (counted.flops, counted.flops_user, counted.bytes))]
         yield [step.name, *work, *(_cell(step, lane, lambda r: f"{r.speed.ms:.3g}") for lane in lanes)]
 
 

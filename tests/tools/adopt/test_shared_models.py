@@ -1,6 +1,7 @@
 """Every real model at hand, on real rows where there are some: exports, is equal, and is measured."""
 
 import csv
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from models import zoo
 from models.loaders import load_saved_model
 from tests.models.loaders.test_shared_models import DEEPFM, TAXI, deepfm_inputs, deepfm_tables, example
 from tools.adopt import measure as measuring
@@ -64,6 +66,22 @@ def test_deepfm(shared_dir, tmp_path):
     done = adopt(loaded.path, "--requests", write_records(tmp_path / "w", [predict_log(inputs)]))
     assert done.exit_code == 0, done.output
     assert "* equal: yes" in done.output and "* equal after all passes: yes" in done.output
+
+
+def test_a_zoo_model_of_history_and_candidates(tmp_path):
+    """DIN as a team would hand it over: one row of what is the user's, three dimensions of history."""
+    plain, feeds = zoo.dense("din", "small")
+    (tmp_path / "din.pb").write_bytes(plain.item.SerializeToString())
+    types, rng = {"f32": "float32", "i32": "int32", "i64": "int64"}, np.random.default_rng(0)
+    (tmp_path / "SIGNATURES.json").write_text(json.dumps({"din.pb": {
+        "inputs": {e.name[:-2]: [e.name, types[e.dtype], list(e.shape)] for e in plain.inputs},
+        "outputs": {head.head: [head.name, "float32"] for head in plain.heads}}}))
+    logs = [predict_log({name[:-2]: value for name, value in feeds(n, rng).items()}) for n in (30, 50)]
+    done = adopt(tmp_path / "din.pb", "--requests", write_records(tmp_path / "w", logs), "--json", tmp_path / "j")
+    assert done.exit_code == 1 and "expected [-1] or [-1, width], a row a candidate" in done.output
+    assert "* frozen: yes\n" in done.output and "* equal after all passes: yes" in done.output
+    values = {one["name"]: one["value"] for one in json.loads((tmp_path / "j").read_text())["figures"]}
+    assert values["adopt.flops/after=split_user"] < 0.7 * values["adopt.flops/after=plain"]
 
 
 def test_vespa(shared_dir, tmp_path):
