@@ -131,6 +131,8 @@ class RankingClient:
         items: Mapping[str, object] | None = None,
         formula_inputs: Mapping[str, object] | None = None,
         formula: str = "",
+        version: int = 0,
+        label: str = "",
         timeout_s: float = 1.0,
     ) -> RankAnswer:
         """Ranks candidates for one user; `top_k` 0 returns all. Ids are int64 or uint64, the same 64 bits.
@@ -138,8 +140,9 @@ class RankingClient:
         `user`, `context` and `items` bring raw features that override stored ones, by name: one row for user and
         context, one row per candidate for items (lambda_svc.columns.pack says which values are taken). A Python int is
         right for a float feature too, where float32 holds it exactly. `formula_inputs` are one number per candidate, or
-        one for all of them, and travel as float32. `formula` orders by something else than the scenario does. Raises
-        TypeError or ValueError naming the argument, else the same error classes as the server.
+        one for all of them, and travel as float32. `formula` orders by something else than the scenario does; `version`
+        or `label` names another version of the model than the one that serves the scenario. Raises TypeError or
+        ValueError naming the argument, else the same error classes as the server.
         """
         ids = pack_ids(candidate_ids, "candidate_ids")
         rows = len(ids) // 8
@@ -153,6 +156,8 @@ class RankingClient:
             item_columns=pack_columns("items", items, rows),
             formula_inputs=pack_inputs("formula_inputs", formula_inputs, rows),
             formula=_text(formula, "formula"),
+            version=_version(version),
+            label=_text(label, "label"),
         )
         return RankAnswer.of(self.call(message, timeout_s))
 
@@ -174,6 +179,17 @@ def _text(value: str, field: str) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{field}: got {value!r}; expected str")
     return value
+
+
+def _version(value: int) -> int:
+    expected = "0 (whichever serves) or a version's number"
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"version: got {value!r}; expected an int, {expected}") from None
+    if not 0 <= number < 2**63:
+        raise ValueError(f"version: got {value}; expected {expected}")
+    return number
 
 
 def _top_k(value: int) -> int:

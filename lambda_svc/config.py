@@ -7,6 +7,7 @@ its path; `check` returns them as text for `lambda-svc config check`.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -21,7 +22,7 @@ from lambda_svc.saved_models import is_saved_model, read_saved_model, saved_mani
 from models.package import Manifest, PackageError, is_safe_name, list_versions, read_manifest, version_dir
 
 __all__ = ["EngineConfig", "FeatureFile", "ParamServerConfig", "SavedModelConfig", "ScenarioConfig", "ServerConfig",
-           "ServiceConfig", "check", "load", "package_dir"]
+           "ServiceConfig", "check", "load", "nothing_published", "package_dir"]
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -138,6 +139,19 @@ class ParamServerConfig(_Frozen):
     tls_ca: Path | None = None
 
 
+class ModelConfig(_Frozen):
+    """Which published versions of a model are loaded: the newest `latest` of them, all, or those named. Labels are
+    names for versions that requests can ask for; what is labelled "stable" serves scenarios whose version is latest.
+    """
+
+    versions: Annotated[
+        Literal["latest", "all"] | tuple[Positive, ...],
+        Field(json_schema_extra={"takes": "'latest', 'all' or a list of whole numbers of at least 1"})
+    ] = "latest"
+    latest: Annotated[int, Field(ge=1, le=100)] = 1
+    labels: dict[Name, Positive] = Field(default_factory=dict)
+
+
 class ScenarioConfig(_Frozen):
     """One kind of ranking request: its model, its formula and its limits."""
 
@@ -172,6 +186,8 @@ class ServiceConfig(_Frozen):
     user_features: FeatureFile | None = None
     item_features: FeatureFile | None = None
     paramserver: ParamServerConfig | None = None
+    repository_poll_s: Annotated[float, Field(ge=0, le=3_600)] = 1.0
+    models: dict[ModelName, ModelConfig] = Field(default_factory=dict)
     saved_models: dict[ModelName, SavedModelConfig] = Field(default_factory=dict)
     scenarios: Annotated[dict[Name, ScenarioConfig], Field(min_length=1)]
 
@@ -236,7 +252,8 @@ def _problems_outside(document: dict[str, Any]) -> list[str]:
     problems, manifests = [], []
     repository, saved = document.get("repository"), _mapping(document.get("saved_models"))
     served = {_mapping(raw).get("model") for raw in _mapping(document.get("scenarios")).values()}
-    problems += [f"saved_models.{name}: no scenario serves that model" for name in saved if name not in served]
+    problems += [f"{part}.{name}: no scenario serves that model" for part in ("models", "saved_models")
+                 for name in _mapping(document.get(part)) if name not in served]
     if isinstance(repository, Path) and not os.path.isdir(repository):
         problems.append(f"repository: no such folder: {repository}")
     elif isinstance(repository, Path):
@@ -315,10 +332,7 @@ def package_dir(repository: Path, scenario: ScenarioConfig) -> Path:
         versions = [*list_versions(repository, scenario.model), *saved_versions(repository, scenario.model)]
         if versions:
             return version_dir(repository, scenario.model, max(versions))
-        raise ConfigError(
-            f"no version of {scenario.model!r} in {repository}{_damaged(repository / scenario.model)}; "
-            f"push one with `lambda-svc push PACKAGE {repository}`"
-        )
+        raise ConfigError(nothing_published(repository, scenario.model))
     folder = version_dir(repository, scenario.model, scenario.version)
     if is_saved_model(folder):
         return folder
@@ -327,6 +341,13 @@ def package_dir(repository: Path, scenario: ScenarioConfig) -> Path:
     except PackageError as error:
         raise ConfigError(f"version {scenario.version} of {scenario.model!r}: {error}") from error
     return folder
+
+
+def nothing_published(repository: Path, model: str, versions: Collection[int] = ()) -> str:
+    """Says that none of these versions of a model, or none at all, is whole, and what to do."""
+    named = f"version {' or '.join(map(str, sorted(versions)))}" if versions else "version"
+    return (f"no {named} of {model!r} in {repository}{_damaged(repository / model)}; "
+            f"push one with `lambda-svc push PACKAGE {repository}`")
 
 
 def _damaged(model_dir: Path) -> str:

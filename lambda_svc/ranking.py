@@ -14,6 +14,7 @@ from lambda_svc.errors import FormulaError, InvalidRequest, NotFound
 from lambda_svc.plan import ScenarioPlan
 from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.request import ParsedRequest, parse, shown
+from lambda_svc.routes import Route, Routes
 
 __all__ = ["Ranking"]
 
@@ -23,11 +24,15 @@ DEADLINE_S_MAX = 3600.0  # no ranking request waits longer, whatever its caller 
 class Ranking:
     """Ranks for every scenario it was given a plan for. Thread-safe."""
 
-    def __init__(self, plans: Mapping[str, ScenarioPlan]) -> None:
-        self._plans = dict(plans)
-        self._admissions = {
-            name: Admission(plan.model.streams, plan.config.queue_max) for name, plan in self._plans.items()
-        }
+    def __init__(self, routes: Routes | Mapping[str, ScenarioPlan]) -> None:
+        """`routes` by scenario; a plan stands for a scenario that it alone serves."""
+        self._routes = _routes(routes)
+        stable = {name: route.stable for name, route in self._routes.items()}
+        self._admissions = {name: Admission(p.model.streams, p.config.queue_max) for name, p in stable.items()}
+
+    def switch(self, routes: Routes) -> None:
+        """Serves these from now on; requests that have begun finish where they are."""
+        self._routes = _routes(routes)
 
     def rank(
         self, message: pb.RankRequest, time_left_s: float | None, cancel: CancelFlag | None = None
@@ -38,7 +43,7 @@ class Ranking:
         Raises InvalidRequest, NotFound, ResourceExhausted, DeadlineExceeded, Cancelled, Unavailable or EngineError.
         """
         arrived_ns = time.monotonic_ns()
-        plan = self.plan(message.scenario)
+        plan = self.route(message.scenario).pick(message.user_id, message.version, message.label)
         left_s = plan.config.deadline_ms / 1e3 if time_left_s is None else min(time_left_s, DEADLINE_S_MAX)
         deadline_ns = arrived_ns + int(left_s * 1e9)
         request = parse(message, plan.spec)
@@ -63,21 +68,29 @@ class Ranking:
         answer.times.respond_us = (time.monotonic_ns() - ranked_ns) // 1000
         return answer
 
+    def route(self, scenario: str) -> Route:
+        """What serves a scenario now. Raises NotFound listing those that are served."""
+        route = self._routes.get(scenario)
+        if route is None:
+            raise NotFound(f"scenario: got {shown(scenario)!r}, expected one of {sorted(self._routes)}")
+        return route
+
     def plan(self, scenario: str) -> ScenarioPlan:
-        """The plan that serves a scenario now. Raises NotFound listing those that are served."""
-        plan = self._plans.get(scenario)
-        if plan is None:
-            raise NotFound(f"scenario: got {shown(scenario)!r}, expected one of {sorted(self._plans)}")
-        return plan
+        """The stable plan of a scenario. Raises NotFound."""
+        return self.route(scenario).stable
 
     def close(self) -> None:
         """Refuses whatever still waits for a stream; what runs goes on."""
-        for plan in self._plans.values():
-            plan.model.streams.close()
+        for route in self._routes.values():
+            route.stable.model.streams.close()
 
     def stats(self) -> dict[str, AdmissionStats]:
         """Admission counters by scenario."""
         return {name: admission.stats() for name, admission in self._admissions.items()}
+
+
+def _routes(given: Routes | Mapping[str, ScenarioPlan]) -> dict[str, Route]:
+    return {name: it if isinstance(it, Route) else Route(it, {it.wire.version: it}) for name, it in given.items()}
 
 
 def _pipeline(request: ParsedRequest, plan: ScenarioPlan) -> Pipeline:

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,14 +20,15 @@ from grpc_reflection.v1alpha import reflection
 
 from feature_store import FeatureStoreError
 from lambda_svc import config as config_file
-from lambda_svc._core import Arena, CancelFlag
+from lambda_svc._core import CancelFlag
 from lambda_svc.config import ServiceConfig
 from lambda_svc.errors import ConfigError, LambdaError, status_code_name
-from lambda_svc.lifecycle import check_golden, load_model, open_cluster, settle, take_in
-from lambda_svc.plan import LoadedModel, ScenarioPlan, compile_plan
+from lambda_svc.lifecycle import Keeper
+from lambda_svc.plan import ScenarioPlan
 from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.proto import ranking_pb2_grpc as pb_grpc
 from lambda_svc.ranking import Ranking
+from lambda_svc.routes import Routes
 from lambda_svc.session.streams import DRAINING
 from models.package import PackageError
 from paramserver import ParamServerError
@@ -125,8 +127,8 @@ class RankingServer:
     Raises ConfigError when the address is taken. Use as a context manager, or call `stop`.
     """
 
-    def __init__(self, config: ServiceConfig, plans: dict[str, ScenarioPlan]) -> None:
-        self.ranking = Ranking(plans)
+    def __init__(self, config: ServiceConfig, routes: Routes | Mapping[str, ScenarioPlan]) -> None:
+        self.ranking = Ranking(routes)
         self._drain_s = config.server.drain_s
         self._health = health.HealthServicer()
         limit = config.server.message_bytes_max
@@ -185,26 +187,8 @@ class RankingServer:
 
 
 def load_plans(config: ServiceConfig) -> dict[str, ScenarioPlan]:
-    """Takes in, loads and golden-checks what every scenario serves. Raises a LambdaError naming what is wrong."""
-    arena = Arena(bytes_max=config.arena_bytes_max)
-    cluster = open_cluster(config)
-    models: dict[Path, tuple[Path, LoadedModel]] = {}
-    plans = {}
-    for name, scenario in config.scenarios.items():
-        source = config_file.package_dir(config.repository, scenario)
-        if source not in models:
-            folder, manifest = take_in(source, config.work_dir, config.saved_models.get(scenario.model))
-            model = load_model(folder, manifest, config, arena, cluster)
-            if config.engine.kind == "auto" and not model.graphs.saved_model:
-                model = settle(folder, model, (name, scenario), config.engine, config.repository)
-            models[source] = folder, model
-        folder, model = models[source]
-        plan = compile_plan(name, scenario, model)
-        golden = ", ".join(f"{head} {worst:.1e}" for head, worst in check_golden(folder, plan).items())
-        proof = f"golden within {golden}" if golden else "a SavedModel as it came, without golden scores to prove it"
-        log.info("scenario %s: %s version %d, %s", name, plan.wire.model, plan.wire.version, proof)
-        plans[name] = plan
-    return plans
+    """Takes in, loads and proves what every scenario serves, once. Raises a LambdaError naming what is wrong."""
+    return {name: route.stable for name, route in Keeper(config).load().items()}
 
 
 def main(config_path: str | Path) -> int:
@@ -216,14 +200,17 @@ def main(config_path: str | Path) -> int:
     try:
         config = config_file.load(config_path)
         sys.setswitchinterval(config.server.switch_interval_us / 1e6)
-        server = RankingServer(config, load_plans(config))
+        keeper = Keeper(config)
+        server = RankingServer(config, keeper.load())
     except (LambdaError, FeatureStoreError, ParamServerError, PackageError, OSError, MemoryError) as error:
         log.error("cannot start: %s", str(error) or type(error).__name__)
         return 1
     server.start()
+    keeper.start(server.ranking.switch)
     log.info("ready on %s:%d", config.server.listen.rpartition(":")[0], server.port)
     stop.wait()
     log.info("draining, at most %.1f s", config.server.drain_s)
     server.stop()
+    keeper.stop()
     log.info("drained")
     return 0

@@ -14,4 +14,10 @@ void keep_freed_memory(int heaps) noexcept {
 #endif
 }
 
+void return_freed_memory() noexcept {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
 }  // namespace lambda_svc

@@ -13,4 +13,7 @@ namespace lambda_svc {
 // and there are no more heaps than `heaps`, since each keeps its own. Without effect on a preloaded jemalloc.
 void keep_freed_memory(int heaps) noexcept;
 
+// Gives back to the system what is freed and kept.
+void return_freed_memory() noexcept;
+
 }  // namespace lambda_svc

@@ -297,6 +297,10 @@ void bind_engine(nb::module_& module) {
   module.def("keep_freed_memory", &keep_freed_memory, "heaps"_a,
              "Has glibc keep what is freed, in at most `heaps` heaps, so that runs of an engine do not fault it in "
              "anew; for the whole process. No effect on jemalloc.");
+  module.def("return_freed_memory", [] {
+        const nb::gil_scoped_release release;
+        return_freed_memory();
+      }, "Gives back to the system what is freed and kept, after a model is let go of. No effect on jemalloc.");
   bind_tensorflow(module);
   bind_openvino(module);
   bind_python(module);

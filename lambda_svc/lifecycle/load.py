@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["load_graphs", "load_model", "open_cluster", "signature_of", "user_signature_of"]
 
 
-def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: Arena,
+def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: Arena, streams: Streams,
                cluster: Cluster | None = None) -> LoadedModel:
-    """Loads the package in `folder` (already verified). Tables that `cluster` serves stay there.
+    """Loads the package in `folder` (already verified). Tables that `cluster` serves stay there; `streams` are those of
+    all versions of the model.
 
     Raises PackageRejected when a part of it does not fit, ConfigError when the file of stored features does not,
     ResourceExhausted when there is no memory for it.
@@ -47,8 +48,7 @@ def load_model(folder: Path, manifest: Manifest, config: ServiceConfig, arena: A
         graphs = _load_saved_model(folder, manifest, config)
     else:
         graphs = load_graphs(folder, manifest, config.engine)
-    return LoadedModel(manifest, graphs, extractors, caches, tables, arena, Streams(config.engine.streams),
-                       frozenset(remote))
+    return LoadedModel(manifest, graphs, extractors, caches, tables, arena, streams, frozenset(remote))
 
 
 def _load_saved_model(folder: Path, manifest: Manifest, config: ServiceConfig) -> LoadedGraphs:

@@ -44,7 +44,7 @@ class Column(_message.Message):
     def __init__(self, name: _Optional[str] = ..., dtype: _Optional[_Union[DType, str]] = ..., values: _Optional[bytes] = ..., shape: _Optional[_Iterable[int]] = ..., row_offsets: _Optional[bytes] = ..., byte_offsets: _Optional[bytes] = ...) -> None: ...
 
 class RankRequest(_message.Message):
-    __slots__ = ("scenario", "request_id", "user_id", "candidate_ids", "top_k", "user_columns", "context_columns", "item_columns", "formula_inputs", "formula")
+    __slots__ = ("scenario", "request_id", "user_id", "candidate_ids", "top_k", "user_columns", "context_columns", "item_columns", "formula_inputs", "formula", "version", "label")
     SCENARIO_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     USER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -55,6 +55,8 @@ class RankRequest(_message.Message):
     ITEM_COLUMNS_FIELD_NUMBER: _ClassVar[int]
     FORMULA_INPUTS_FIELD_NUMBER: _ClassVar[int]
     FORMULA_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
     scenario: str
     request_id: str
     user_id: int
@@ -65,7 +67,9 @@ class RankRequest(_message.Message):
     item_columns: _containers.RepeatedCompositeFieldContainer[Column]
     formula_inputs: _containers.RepeatedCompositeFieldContainer[Column]
     formula: str
-    def __init__(self, scenario: _Optional[str] = ..., request_id: _Optional[str] = ..., user_id: _Optional[int] = ..., candidate_ids: _Optional[bytes] = ..., top_k: _Optional[int] = ..., user_columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., context_columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., item_columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., formula_inputs: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., formula: _Optional[str] = ...) -> None: ...
+    version: int
+    label: str
+    def __init__(self, scenario: _Optional[str] = ..., request_id: _Optional[str] = ..., user_id: _Optional[int] = ..., candidate_ids: _Optional[bytes] = ..., top_k: _Optional[int] = ..., user_columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., context_columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., item_columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., formula_inputs: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., formula: _Optional[str] = ..., version: _Optional[int] = ..., label: _Optional[str] = ...) -> None: ...
 
 class StageTimes(_message.Message):
     __slots__ = ("parse_us", "admission_us", "gather_us", "lookup_us", "run_us", "topk_us", "respond_us")
