@@ -140,13 +140,14 @@ class ParamServerConfig(_Frozen):
 
 
 class ModelConfig(_Frozen):
-    """Which published versions of a model are loaded: the newest `latest` of them, all, or those named. Labels are
-    names for versions that requests can ask for; what is labelled "stable" serves scenarios whose version is latest.
+    """Which published versions of a model are loaded: the newest `latest` of them, all, those named, or what rollouts
+    bring: the one promoted last, before that the oldest. Labels are names for versions that requests can ask for; what
+    is labelled "stable" serves scenarios whose version is latest.
     """
 
     versions: Annotated[
-        Literal["latest", "all"] | tuple[Positive, ...],
-        Field(json_schema_extra={"takes": "'latest', 'all' or a list of whole numbers of at least 1"})
+        Literal["latest", "all", "rollout"] | tuple[Positive, ...],
+        Field(json_schema_extra={"takes": "'latest', 'all', 'rollout' or a list of whole numbers of at least 1"})
     ] = "latest"
     latest: Annotated[int, Field(ge=1, le=100)] = 1
     labels: dict[Name, Positive] = Field(default_factory=dict)

@@ -6,7 +6,8 @@ LambdaError
 |  |- NotFound                a scenario, model or version that does not exist
 |  |- ConfigError             a configuration that does not hold together
 |  |  `- FormulaError         the rank formula: position, what was expected there
-|  `- PackageRejected         a model package that may not serve
+|  |- PackageRejected         a model package that may not serve
+|  `- RolloutError            a rollout that cannot be read, started or changed
 |- OperatingError             nobody's fault: the same request may succeed later or elsewhere
 |  |- ResourceExhausted       a queue or a memory budget is full
 |  |  `- ArenaExhausted       the pooled memory of requests is
@@ -38,6 +39,7 @@ __all__ = [
     "PlanError",
     "ProgrammerError",
     "ResourceExhausted",
+    "RolloutError",
     "Unavailable",
     "status_code_name",
 ]
@@ -93,6 +95,10 @@ class PackageRejected(CallerError):
     """A model package that may not serve: the message says which check failed, where, and what to do."""
 
 
+class RolloutError(CallerError):
+    """A rollout whose document cannot be read, or that cannot be started or changed as it is."""
+
+
 class ResourceExhausted(OperatingError):
     """A queue or a budget is full: try again later, or on another replica."""
 
@@ -136,6 +142,7 @@ _STATUS = {
     NotFound: "NOT_FOUND",
     PackageRejected: "FAILED_PRECONDITION",
     ConfigError: "FAILED_PRECONDITION",
+    RolloutError: "FAILED_PRECONDITION",
     CallerError: "INVALID_ARGUMENT",
     ResourceExhausted: "RESOURCE_EXHAUSTED",
     DeadlineExceeded: "DEADLINE_EXCEEDED",

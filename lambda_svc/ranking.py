@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from lambda_svc import response
 from lambda_svc._core import CancelFlag, Pipeline
 from lambda_svc.admission import Admission, AdmissionStats
-from lambda_svc.errors import FormulaError, InvalidRequest, NotFound
+from lambda_svc.errors import FormulaError, InvalidRequest, NotFound, status_code_name
 from lambda_svc.plan import ScenarioPlan
 from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.request import ParsedRequest, parse, shown
+from lambda_svc.rollout import Rollouts
 from lambda_svc.routes import Route, Routes
 
 __all__ = ["Ranking"]
@@ -24,8 +26,9 @@ DEADLINE_S_MAX = 3600.0  # no ranking request waits longer, whatever its caller 
 class Ranking:
     """Ranks for every scenario it was given a plan for. Thread-safe."""
 
-    def __init__(self, routes: Routes | Mapping[str, ScenarioPlan]) -> None:
-        """`routes` by scenario; a plan stands for a scenario that it alone serves."""
+    def __init__(self, routes: Routes | Mapping[str, ScenarioPlan], rollouts: Rollouts | None = None) -> None:
+        """`routes` by scenario; a plan stands for a scenario that it alone serves. `rollouts` are told of outcomes."""
+        self._rollouts = rollouts
         self._routes = _routes(routes)
         stable = {name: route.stable for name, route in self._routes.items()}
         self._admissions = {name: Admission(p.model.streams, p.config.queue_max) for name, p in stable.items()}
@@ -42,8 +45,18 @@ class Ranking:
 
         Raises InvalidRequest, NotFound, ResourceExhausted, DeadlineExceeded, Cancelled, Unavailable or EngineError.
         """
+        route = self.route(message.scenario)
+        plan = route.pick(message.user_id, message.version, message.label)
+        try:
+            return self._rank(message, route, plan, time_left_s, cancel)
+        except Exception as error:
+            if self._rollouts is not None:
+                self._rollouts.failed(route, plan, status_code_name(error))
+            raise
+
+    def _rank(self, message: pb.RankRequest, route: Route, plan: ScenarioPlan, time_left_s: float | None,
+              cancel: CancelFlag | None) -> pb.RankResponse:
         arrived_ns = time.monotonic_ns()
-        plan = self.route(message.scenario).pick(message.user_id, message.version, message.label)
         left_s = plan.config.deadline_ms / 1e3 if time_left_s is None else min(time_left_s, DEADLINE_S_MAX)
         deadline_ns = arrived_ns + int(left_s * 1e9)
         request = parse(message, plan.spec)
@@ -52,16 +65,11 @@ class Ranking:
         parsed_ns = time.monotonic_ns()
         with self._admissions[plan.scenario].admit(deadline_ns):
             admitted_ns = time.monotonic_ns()
-            result = pipeline.rank(
-                user_id=request.user_id,
-                candidate_ids=request.candidate_ids,
-                columns=request.columns,
-                formula_inputs=request.formula_inputs,
-                top_k=request.top_k,
-                deadline_ns=deadline_ns,
-                cancel=cancel,
-            )
+            arguments = _arguments(request)
+            result = pipeline.rank(**arguments, deadline_ns=deadline_ns, cancel=cancel)
         ranked_ns = time.monotonic_ns()
+        if self._rollouts is not None:
+            self._rollouts.scored(route, plan, (ranked_ns - admitted_ns) / 1e6, result.heads, arguments)
         answer = response.build(request.request_id, result, plan.heads, plan.wire)
         answer.times.parse_us = (parsed_ns - arrived_ns) // 1000
         answer.times.admission_us = (admitted_ns - parsed_ns) // 1000
@@ -91,6 +99,12 @@ class Ranking:
 
 def _routes(given: Routes | Mapping[str, ScenarioPlan]) -> dict[str, Route]:
     return {name: it if isinstance(it, Route) else Route(it, {it.wire.version: it}) for name, it in given.items()}
+
+
+def _arguments(request: ParsedRequest) -> dict[str, Any]:
+    """Of the native call, but for its deadline."""
+    return dict(user_id=request.user_id, candidate_ids=request.candidate_ids, columns=request.columns,
+                formula_inputs=request.formula_inputs, top_k=request.top_k)
 
 
 def _pipeline(request: ParsedRequest, plan: ScenarioPlan) -> Pipeline:

@@ -28,6 +28,7 @@ from lambda_svc.plan import ScenarioPlan
 from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.proto import ranking_pb2_grpc as pb_grpc
 from lambda_svc.ranking import Ranking
+from lambda_svc.rollout import Rollouts
 from lambda_svc.routes import Routes
 from lambda_svc.session.streams import DRAINING
 from models.package import PackageError
@@ -127,8 +128,9 @@ class RankingServer:
     Raises ConfigError when the address is taken. Use as a context manager, or call `stop`.
     """
 
-    def __init__(self, config: ServiceConfig, routes: Routes | Mapping[str, ScenarioPlan]) -> None:
-        self.ranking = Ranking(routes)
+    def __init__(self, config: ServiceConfig, routes: Routes | Mapping[str, ScenarioPlan],
+                 rollouts: Rollouts | None = None) -> None:
+        self.ranking = Ranking(routes, rollouts)
         self._drain_s = config.server.drain_s
         self._health = health.HealthServicer()
         limit = config.server.message_bytes_max
@@ -200,8 +202,9 @@ def main(config_path: str | Path) -> int:
     try:
         config = config_file.load(config_path)
         sys.setswitchinterval(config.server.switch_interval_us / 1e6)
-        keeper = Keeper(config)
-        server = RankingServer(config, keeper.load())
+        rollouts = Rollouts(config)
+        keeper = Keeper(config, rollouts)
+        server = RankingServer(config, keeper.load(), rollouts)
     except (LambdaError, FeatureStoreError, ParamServerError, PackageError, OSError, MemoryError) as error:
         log.error("cannot start: %s", str(error) or type(error).__name__)
         return 1
@@ -212,5 +215,6 @@ def main(config_path: str | Path) -> int:
     log.info("draining, at most %.1f s", config.server.drain_s)
     server.stop()
     keeper.stop()
+    rollouts.close()
     log.info("drained")
     return 0

@@ -10,6 +10,7 @@ import typer
 
 from tools.examples import examples
 from tools.ps.cli import app as ps_app
+from tools.rollout import app as rollout_app
 from tools.zoo import Size
 from tools.zoo import app as zoo_app
 
@@ -25,6 +26,7 @@ config_app = typer.Typer(no_args_is_help=True, help="Look at configuration files
 app.add_typer(config_app, name="config")
 app.add_typer(ps_app, name="ps")
 app.add_typer(zoo_app, name="zoo")
+app.add_typer(rollout_app, name="rollout")
 
 ConfigFile = Annotated[Path, typer.Argument(help="YAML file of the service.", metavar="CONFIG")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the figures to this file.", metavar="FILE")]

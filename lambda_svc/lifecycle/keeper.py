@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from lambda_svc._core import return_freed_memory
 from lambda_svc.config import ModelConfig, ServiceConfig
@@ -54,13 +55,40 @@ class _Failure:
     retry_at_s: float
 
 
+class TrialSource(Protocol):
+    """Who knows which versions are on trial (lambda_svc.rollout.Rollouts)."""
+
+    def turn(self) -> None:
+        """Brings what the others say up to date."""
+
+    def trials(self, model: str) -> Trials:
+        """Versions of a model that may not become stable by themselves."""
+
+    def split(self, scenario: str) -> Split | None:
+        """The share of users that a version on trial serves."""
+
+
+class NoTrials:
+    """Nothing is ever on trial."""
+
+    def turn(self) -> None:
+        """Nothing changes."""
+
+    def trials(self, model: str) -> Trials:
+        """None."""
+        return Trials()
+
+    def split(self, scenario: str) -> Split | None:
+        """None."""
+        return None
+
+
 class Keeper:
     """Keeps the versions of every configured model. `routes` is what serves now."""
 
-    def __init__(self, config: ServiceConfig, trials: Callable[[str], Trials] = lambda model: Trials(),
-                 splits: Callable[[str], Split | None] = lambda scenario: None) -> None:
-        """`trials` by model and `splits` by scenario are asked before every switch. Raises ConfigError."""
-        self._config, self._trials, self._splits = config, trials, splits
+    def __init__(self, config: ServiceConfig, rollouts: TrialSource | None = None) -> None:
+        """`rollouts` say before every look which versions are on trial. Raises ConfigError."""
+        self._config, self._rollouts = config, rollouts or NoTrials()
         self._preparer = Preparer(config)
         self._repository = Repository(config)
         self._ready: dict[str, dict[int, Prepared]] = {s.model: {} for s in config.scenarios.values()}
@@ -126,6 +154,7 @@ class Keeper:
 
     def look(self) -> None:
         """One round: prepares what is wanted and not ready, switches, lets go of what nobody wants."""
+        self._rollouts.turn()
         for model in self._ready:
             self._look(model)
 
@@ -182,7 +211,7 @@ class Keeper:
 
     def _covered(self, model: str) -> bool:
         """Whether each scenario of the model has a version to serve."""
-        ready, trials = self._ready[model], self._trials(model)
+        ready, trials = self._ready[model], self._rollouts.trials(model)
         return all(stable_version(s, self._model(model), ready, ready, None, trials) is not None
                    for s in self._scenarios(model))
 
@@ -204,7 +233,7 @@ class Keeper:
 
     def _route(self, name: str) -> Route | None:
         scenario = self._config.scenarios[name]
-        ready, trials = self._ready[scenario.model], self._trials(scenario.model)
+        ready, trials = self._ready[scenario.model], self._rollouts.trials(scenario.model)
         before = self.routes.get(name)
         model, wanted = self._model(scenario.model), self._wanted(scenario.model)
         now = None if before is None else before.stable.wire.version
@@ -215,7 +244,7 @@ class Keeper:
             return None
         versions = {version: prepared.plans[name] for version, prepared in ready.items()}
         labels = {label: version for label, version in model.labels.items() if version in versions}
-        return Route(versions[stable], versions, labels, self._splits(name))
+        return Route(versions[stable], versions, labels, self._rollouts.split(name))
 
     def _let_go(self, model: str, wanted: list[int]) -> None:
         """Of what neither is wanted nor serves: first from the routes, then from memory."""
@@ -235,7 +264,7 @@ class Keeper:
 
     def _wanted(self, model: str) -> list[int]:
         published = self._repository.versions(model)
-        return wanted_versions(self._model(model), self._scenarios(model), published, self._trials(model))
+        return wanted_versions(self._model(model), self._scenarios(model), published, self._rollouts.trials(model))
 
     def _model(self, model: str) -> ModelConfig:
         return self._config.models.get(model, ModelConfig())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,12 @@ def client(server: RankingServer):
     with RankingClient(f"127.0.0.1:{server.port}") as connected:
         connected.wait_ready(10)
         yield connected
+
+
+@pytest.fixture
+def home(world_dir, tmp_path) -> Path:
+    """A world's folder with version 1 in its repository."""
+    for name in ("users.parquet", "items.parquet"):
+        shutil.copy(world_dir / name, tmp_path / name)
+    shutil.copytree(world_dir / "repository", tmp_path / "repository")
+    return tmp_path
