@@ -65,8 +65,14 @@ class RankAnswer:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """{code: count} of what the caller should know: unknown_user, unknown_candidates, nan_scores. Empty is good."""
+        """{code: count} of what the caller should know: unknown_user, unknown_candidates, nan_scores, deadline. Empty
+        is good."""
         return {reason.code: reason.count for reason in self.message.reasons}
+
+    @property
+    def missing(self) -> np.ndarray:
+        """uint32: positions in the request of candidates that the deadline left unscored; see `allow_partial`."""
+        return np.frombuffer(self.message.missing_positions, np.uint32)
 
     @property
     def times_ms(self) -> dict[str, float]:
@@ -133,6 +139,7 @@ class RankingClient:
         formula: str = "",
         version: int = 0,
         label: str = "",
+        allow_partial: bool = False,
         timeout_s: float = 1.0,
     ) -> RankAnswer:
         """Ranks candidates for one user; `top_k` 0 returns all. Ids are int64 or uint64, the same 64 bits.
@@ -141,8 +148,9 @@ class RankingClient:
         context, one row per candidate for items (lambda_svc.columns.pack says which values are taken). A Python int is
         right for a float feature too, where float32 holds it exactly. `formula_inputs` are one number per candidate, or
         one for all of them, and travel as float32. `formula` orders by something else than the scenario does; `version`
-        or `label` names another version of the model than the one that serves the scenario. Raises TypeError or
-        ValueError naming the argument, else the same error classes as the server.
+        or `label` names another version of the model than the one that serves the scenario. With `allow_partial` a
+        deadline that leaves no time for all candidates gives those scored by then, see RankAnswer.missing. Raises
+        TypeError or ValueError naming the argument, else the same error classes as the server.
         """
         ids = pack_ids(candidate_ids, "candidate_ids")
         rows = len(ids) // 8
@@ -158,6 +166,7 @@ class RankingClient:
             formula=_text(formula, "formula"),
             version=_version(version),
             label=_text(label, "label"),
+            allow_partial=allow_partial,
         )
         return RankAnswer.of(self.call(message, timeout_s))
 

@@ -154,7 +154,10 @@ class ModelConfig(_Frozen):
 
 
 class ScenarioConfig(_Frozen):
-    """One kind of ranking request: its model, its formula and its limits."""
+    """One kind of ranking request: its model, its formula and its limits.
+
+    reserve_ms: what of a deadline is kept for ordering and sending an answer that may be partial.
+    """
 
     model: ModelName
     version: Annotated[
@@ -166,6 +169,7 @@ class ScenarioConfig(_Frozen):
     unknown_candidates: Literal["score", "refuse"] = "score"
     queue_max: Annotated[int, Field(ge=0, le=100_000)] = 64
     deadline_ms: Annotated[float, Field(gt=0, le=3_600_000)] = 1_000.0
+    reserve_ms: Annotated[float, Field(ge=0, le=3_600_000)] = 5.0
     slice_rows: Annotated[int, Field(ge=64, le=1_000_000, multiple_of=64)] = 256
 
     @field_validator("formula_inputs")

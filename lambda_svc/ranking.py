@@ -66,7 +66,8 @@ class Ranking:
         with self._admissions[plan.scenario].admit(deadline_ns):
             admitted_ns = time.monotonic_ns()
             arguments = _arguments(request)
-            result = pipeline.rank(**arguments, deadline_ns=deadline_ns, cancel=cancel)
+            partial_ns = deadline_ns - int(plan.config.reserve_ms * 1e6) if message.allow_partial else 0
+            result = pipeline.rank(**arguments, deadline_ns=deadline_ns, cancel=cancel, partial_ns=partial_ns)
         ranked_ns = time.monotonic_ns()
         if self._rollouts is not None:
             self._rollouts.scored(route, plan, (ranked_ns - admitted_ns) / 1e6, result.heads, arguments)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from lambda_svc.proto import ranking_pb2 as pb
 
 __all__ = ["build"]
@@ -19,6 +21,7 @@ def build(request_id: str, result, heads: Sequence[str], plan: pb.Plan, level: i
         flags=result.flags.tobytes(),
         level=level,
         bytes_copied=result.bytes_copied,
+        missing_positions=np.arange(result.scored, result.scored + result.missing, dtype=np.uint32).tobytes(),
     )
     for head, scores in zip(heads, result.heads):
         response.heads.add(head=head, scores=scores.tobytes())
@@ -38,6 +41,7 @@ def _add_reasons(response: pb.RankResponse, result) -> None:
         ("unknown_user", int(result.unknown_user)),
         ("unknown_candidates", result.unknown_candidates),
         ("nan_scores", result.nan_scores),
+        ("deadline", result.missing),
     )
     for code, count in counts:
         if count:

@@ -75,7 +75,7 @@ std::vector<RequestColumn> borrow_columns(const nb::list& columns, std::vector<P
 
 PyResult rank(const std::shared_ptr<Pipeline>& pipeline, std::int64_t user_id, nb::handle candidate_ids,
               const nb::list& columns, const nb::list& formula_inputs, std::size_t top_k, std::int64_t deadline_ns,
-              const CancelFlag* cancel) {
+              const CancelFlag* cancel, std::int64_t partial_ns) {
   const PyBuffer ids(candidate_ids, "candidate_ids", "l q L Q");
   std::vector<PyBuffer> held;
   held.reserve(columns.size() * 3 + formula_inputs.size());
@@ -90,6 +90,7 @@ PyResult rank(const std::shared_ptr<Pipeline>& pipeline, std::int64_t user_id, n
                             .formula_inputs = inputs,
                             .top_k = top_k,
                             .deadline_ns = deadline_ns,
+                            .partial_ns = partial_ns,
                             .cancelled = cancel == nullptr ? nullptr : &cancel->set};
   const nb::gil_scoped_release release;
   return PyResult{pipeline->rank(request), pipeline};
@@ -147,9 +148,11 @@ void bind_result(nb::module_& module) {
       .def_prop_ro("row_statuses", &row_statuses, "[(table, ids by RowStatus)].")
       .def_ro("bytes_copied", &PyResult::bytes_copied, "Bytes of feeds the engine could not use in place.")
       .def_ro("slices", &PyResult::slices, "How often the graph ran.")
+      .def_ro("scored", &PyResult::scored, "Candidates [0, scored) of the request were scored.")
+      .def_ro("missing", &PyResult::missing, "The candidates after them, which were not.")
       .def_ro("unknown_user", &PyResult::unknown_user)
       .def_ro("unknown_candidates", &PyResult::unknown_candidates, "Of all candidates, not only the best k.")
-      .def_ro("nan_scores", &PyResult::nan_scores, "Of all candidates, not only the best k.");
+      .def_ro("nan_scores", &PyResult::nan_scores, "Of all candidates scored, not only the best k.");
 }
 
 }  // namespace
@@ -180,11 +183,12 @@ void bind_pipeline(nb::module_& module) {
            "slice_rows"_a = 512, "user_cached"_a = true, "item_cached"_a = true, "user_executable"_a = nb::none(),
            "user_inputs"_a = std::vector<PlanInput>())
       .def("rank", &rank, "user_id"_a, "candidate_ids"_a, "columns"_a = nb::list(), "formula_inputs"_a = nb::list(),
-           "top_k"_a = 0, "deadline_ns"_a = 0, "cancel"_a = nb::none(),
+           "top_k"_a = 0, "deadline_ns"_a = 0, "cancel"_a = nb::none(), "partial_ns"_a = 0,
            "Ranks int64 [n] candidates (array or bytes). columns: (side 0 user | 1 context | 2 item, feature index, "
            "values, int32 row offsets or None, int32 byte offsets or None); formula_inputs: float32 [n] each; top_k 0 "
-           "means all; deadline_ns on CLOCK_MONOTONIC, 0 none. Raises InvalidRequest, DeadlineExceeded, Cancelled, "
-           "ArenaExhausted, EngineError.");
+           "means all; deadline_ns on CLOCK_MONOTONIC, 0 none; partial_ns likewise: once a slice is scored, none "
+           "begins that would end later, and the answer is of those scored. Raises InvalidRequest, DeadlineExceeded, "
+           "Cancelled, ArenaExhausted, EngineError.");
 }
 
 }  // namespace lambda_svc

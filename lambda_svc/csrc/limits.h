@@ -21,16 +21,26 @@ inline std::int64_t monotonic_ns() {
 
 class Limits {
  public:
-  Limits(std::int64_t deadline_ns, const std::atomic<bool>* cancelled) {
+  Limits(std::int64_t deadline_ns, const std::atomic<bool>* cancelled, std::int64_t partial_ns = 0)
+      : partial_ns_(partial_ns) {
     if (deadline_ns != 0) context_.deadline_ns = deadline_ns;
     context_.cancelled = cancelled;
   }
 
-  // Throws DeadlineExceeded or Cancelled, naming the stage that did not begin.
+  // Whether what is scored has to do, since work of `work_ns` from now on would end too late.
+  bool settles_for_part(std::int64_t work_ns) const {
+    return partial_ns_ != 0 && monotonic_ns() > partial_ns_ - work_ns;
+  }
+
+  // Throws Cancelled, naming the stage that did not begin.
+  void check_cancelled(const char* stage) const {
+    if (context_.cancelled == nullptr || !context_.cancelled->load(std::memory_order_relaxed)) return;
+    throw Cancelled(std::string("cancelled before stage ") + stage);
+  }
+
+  // The same, or throws DeadlineExceeded.
   void check(const char* stage) const {
-    if (context_.cancelled != nullptr && context_.cancelled->load(std::memory_order_relaxed)) {
-      throw Cancelled(std::string("cancelled before stage ") + stage);
-    }
+    check_cancelled(stage);
     const std::int64_t now_ns = monotonic_ns();
     if (now_ns < context_.deadline_ns) return;
     throw DeadlineExceeded("the deadline passed " + late_us(now_ns) + " us before stage " + stage +
@@ -48,6 +58,7 @@ class Limits {
   }
 
   paramserver::LookupContext context_;
+  std::int64_t partial_ns_;
 };
 
 class Stopwatch {

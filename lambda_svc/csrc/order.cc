@@ -6,12 +6,12 @@
 namespace lambda_svc {
 namespace {
 
-void score(const Plan& plan, const RankRequest& request, const Workspace& space) {
+void score(const Plan& plan, const RankRequest& request, const Workspace& space, std::size_t n) {
   const auto** heads = space.at<const float*>(plan.head_list);
   for (std::size_t h = 0; h < plan.heads(); ++h) heads[h] = space.at<float>(plan.head_scores + h);
   std::vector<const void*> inputs;
   for (const Buffer& input : request.formula_inputs) inputs.push_back(input.data);
-  plan.spec().formula->evaluate(heads, inputs.data(), space.n(), space.at<double>(plan.rank_scores),
+  plan.spec().formula->evaluate(heads, inputs.data(), n, space.at<double>(plan.rank_scores),
                                 space.at<double>(plan.formula_stack));
 }
 
@@ -22,12 +22,13 @@ std::uint8_t flags_of(double score, bool known) {
 }  // namespace
 
 void order(const Plan& plan, const RankRequest& request, const Workspace& space, RankResult* result) {
-  score(plan, request, space);
+  const std::size_t n = result->scored;
+  score(plan, request, space, n);
   const auto* scores = space.at<double>(plan.rank_scores);
   const auto* best = space.at<std::uint32_t>(plan.order);
   const std::size_t k =
-      top_k(scores, space.n(), request.top_k, space.at<RankKey>(plan.rank_keys), space.at<std::uint32_t>(plan.order));
-  for (std::size_t i = 0; i < space.n(); ++i) result->nan_scores += std::isnan(scores[i]) ? 1 : 0;
+      top_k(scores, n, request.top_k, space.at<RankKey>(plan.rank_keys), space.at<std::uint32_t>(plan.order));
+  for (std::size_t i = 0; i < n; ++i) result->nan_scores += std::isnan(scores[i]) ? 1 : 0;
 
   const bool cached = plan.cached(Side::kItem);
   const auto* known = cached ? space.at<std::uint8_t>(plan.side(Side::kItem).known) : nullptr;

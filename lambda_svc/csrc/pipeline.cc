@@ -15,7 +15,7 @@ RankResult Pipeline::rank(const RankRequest& request) const {
   check_request(plan_, request);
   if (request.n() == 0) return result;
 
-  const Limits limits(request.deadline_ns, request.cancelled);
+  const Limits limits(request.deadline_ns, request.cancelled, request.partial_ns);
   Stopwatch watch;
   limits.check("gather");
   const Workspace space(plan_, *arena_, request.n());

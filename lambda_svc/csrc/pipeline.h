@@ -17,7 +17,8 @@ class Pipeline {
   Pipeline(std::shared_ptr<Arena> arena, PlanSpec spec);  // throws PlanError
 
   // Scores every candidate and returns the best. No candidates: an empty result, and the engine is not asked.
-  // Throws InvalidRequest, ArenaExhausted, DeadlineExceeded, Cancelled, EngineError; then nothing is returned.
+  // Throws InvalidRequest, ArenaExhausted, DeadlineExceeded, Cancelled, EngineError; then nothing is returned. A
+  // request with partial_ns gets the best of those scored by then instead of DeadlineExceeded, if there are any.
   RankResult rank(const RankRequest& request) const;
 
   const Plan& plan() const { return plan_; }

@@ -39,6 +39,8 @@ struct RankRequest {
   std::span<const Buffer> formula_inputs;  // float32 [n] each
   std::size_t top_k = 0;                   // 0: all
   std::int64_t deadline_ns = 0;            // CLOCK_MONOTONIC; 0: none
+  // CLOCK_MONOTONIC; 0: all candidates or an error. Else, once a slice is scored, none begins that would end later.
+  std::int64_t partial_ns = 0;
   const std::atomic<bool>* cancelled = nullptr;
 
   std::size_t n() const { return candidate_ids.bytes / sizeof(std::int64_t); }
@@ -63,7 +65,11 @@ struct RankResult {
   std::vector<float> heads;  // [heads, k]
   std::vector<std::uint8_t> flags;
 
-  // About all n candidates.
+  // Candidates [0, scored) were scored, the `missing` after them were not: see RankRequest::partial_ns.
+  std::size_t scored = 0;
+  std::size_t missing = 0;
+
+  // About all n candidates; nan_scores about those scored.
   std::array<feature_store::GatherStats, kSides> features;
   std::vector<std::array<std::uint64_t, paramserver::kRowStatuses>> tables;  // ids by status, in the plan's order
   bool unknown_user = false;

@@ -54,11 +54,19 @@ void run(const Plan& plan, const Limits& limits, const Workspace& space, RankRes
   RunStats stats;
   limits.check("run");
   run_user(plan, space, release, &stats);
-  for (std::size_t first = 0; first < space.n(); first += slice_rows) {
+  std::int64_t longest_ns = 0;
+  while (result->scored < space.n()) {
+    limits.check_cancelled("run");
+    if (result->scored != 0 && limits.settles_for_part(longest_ns)) break;
     limits.check("run");
-    run_slice(plan, space, release, first, std::min(slice_rows, space.n() - first), &stats);
+    const std::int64_t began_ns = monotonic_ns();
+    const std::size_t rows = std::min(slice_rows, space.n() - result->scored);
+    run_slice(plan, space, release, result->scored, rows, &stats);
+    longest_ns = std::max(longest_ns, monotonic_ns() - began_ns);
+    result->scored += rows;
     result->slices += 1;
   }
+  result->missing = space.n() - result->scored;
   result->bytes_copied = stats.bytes_copied;
 }
 

@@ -17,11 +17,12 @@ void gather(const Plan& plan, const RankRequest& request, const Workspace& space
 // once a request, whatever the number of candidates.
 void lookup(const Plan& plan, const Limits& limits, const Workspace& space, RankResult* result);
 
-// run.cc: runs the graph slice by slice on the workspace; fills slices and bytes_copied. Throws DeadlineExceeded or
-// Cancelled before a slice, EngineError.
+// run.cc: runs the graph slice by slice on the workspace; fills slices, scored, missing and bytes_copied. Throws
+// DeadlineExceeded or Cancelled before a slice, EngineError. A request that takes part of its candidates ends with
+// what is scored where the next slice, as long as the longest so far, would be late; the first one is not guessed at.
 void run(const Plan& plan, const Limits& limits, const Workspace& space, RankResult* result);
 
-// order.cc: rank scores, the best k of them, and their copies into the result's own arrays.
+// order.cc: rank scores of what was scored, the best k of them, and their copies into the result's own arrays.
 void order(const Plan& plan, const RankRequest& request, const Workspace& space, RankResult* result);
 
 }  // namespace lambda_svc

@@ -24,33 +24,33 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1elambda_svc/proto/ranking.proto\x12\rlambda_svc.v1\"\x85\x01\n\x06\x43olumn\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x05\x64type\x18\x02 \x01(\x0e\x32\x14.lambda_svc.v1.DType\x12\x0e\n\x06values\x18\x03 \x01(\x0c\x12\r\n\x05shape\x18\x04 \x03(\x05\x12\x13\n\x0brow_offsets\x18\x05 \x01(\x0c\x12\x14\n\x0c\x62yte_offsets\x18\x06 \x01(\x0c\"\xd4\x02\n\x0bRankRequest\x12\x10\n\x08scenario\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\x10\x12\x15\n\rcandidate_ids\x18\x04 \x01(\x0c\x12\r\n\x05top_k\x18\x05 \x01(\r\x12+\n\x0cuser_columns\x18\x06 \x03(\x0b\x32\x15.lambda_svc.v1.Column\x12.\n\x0f\x63ontext_columns\x18\x07 \x03(\x0b\x32\x15.lambda_svc.v1.Column\x12+\n\x0citem_columns\x18\x08 \x03(\x0b\x32\x15.lambda_svc.v1.Column\x12-\n\x0e\x66ormula_inputs\x18\t \x03(\x0b\x32\x15.lambda_svc.v1.Column\x12\x0f\n\x07\x66ormula\x18\n \x01(\t\x12\x0f\n\x07version\x18\x0b \x01(\x03\x12\r\n\x05label\x18\x0c \x01(\t\"\x8f\x01\n\nStageTimes\x12\x10\n\x08parse_us\x18\x01 \x01(\r\x12\x14\n\x0c\x61\x64mission_us\x18\x02 \x01(\r\x12\x11\n\tgather_us\x18\x03 \x01(\r\x12\x11\n\tlookup_us\x18\x04 \x01(\r\x12\x0e\n\x06run_us\x18\x05 \x01(\r\x12\x0f\n\x07topk_us\x18\x06 \x01(\r\x12\x12\n\nrespond_us\x18\x07 \x01(\r\";\n\x08\x43overage\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\r\n\x05\x61sked\x18\x02 \x01(\x04\x12\x10\n\x08\x61nswered\x18\x03 \x01(\x04\"j\n\x04Plan\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x0e\n\x06\x65ngine\x18\x03 \x01(\t\x12\x11\n\tprecision\x18\x04 \x01(\t\x12\x0e\n\x06slices\x18\x05 \x01(\r\x12\x0f\n\x07variant\x18\x06 \x01(\t\"%\n\x06Reason\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\"*\n\nHeadScores\x12\x0c\n\x04head\x18\x01 \x01(\t\x12\x0e\n\x06scores\x18\x02 \x01(\x0c\"\xdf\x02\n\x0cRankResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x15\n\rcandidate_ids\x18\x02 \x01(\x0c\x12\x11\n\tpositions\x18\x03 \x01(\x0c\x12\x13\n\x0brank_scores\x18\x04 \x01(\x0c\x12(\n\x05heads\x18\x05 \x03(\x0b\x32\x19.lambda_svc.v1.HeadScores\x12\r\n\x05\x66lags\x18\x06 \x01(\x0c\x12!\n\x04plan\x18\x07 \x01(\x0b\x32\x13.lambda_svc.v1.Plan\x12\r\n\x05level\x18\x08 \x01(\r\x12)\n\x08\x63overage\x18\t \x03(\x0b\x32\x17.lambda_svc.v1.Coverage\x12&\n\x07reasons\x18\n \x03(\x0b\x32\x15.lambda_svc.v1.Reason\x12(\n\x05times\x18\x0b \x01(\x0b\x32\x19.lambda_svc.v1.StageTimes\x12\x14\n\x0c\x62ytes_copied\x18\x0c \x01(\x04*;\n\x05\x44Type\x12\x15\n\x11\x44TYPE_UNSPECIFIED\x10\x00\x12\x07\n\x03\x46\x33\x32\x10\x01\x12\x07\n\x03I64\x10\x02\x12\t\n\x05\x42YTES\x10\x03*K\n\rCandidateFlag\x12\x10\n\x0c\x43\x41NDIDATE_OK\x10\x00\x12\x15\n\x11\x43\x41NDIDATE_UNKNOWN\x10\x01\x12\x11\n\rCANDIDATE_NAN\x10\x02\x32J\n\x07Ranking\x12?\n\x04Rank\x12\x1a.lambda_svc.v1.RankRequest\x1a\x1b.lambda_svc.v1.RankResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1elambda_svc/proto/ranking.proto\x12\rlambda_svc.v1\"\x85\x01\n\x06\x43olumn\x12\x0c\n\x04name\x18\x01 \x01(\t\x12#\n\x05\x64type\x18\x02 \x01(\x0e\x32\x14.lambda_svc.v1.DType\x12\x0e\n\x06values\x18\x03 \x01(\x0c\x12\r\n\x05shape\x18\x04 \x03(\x05\x12\x13\n\x0brow_offsets\x18\x05 \x01(\x0c\x12\x14\n\x0c\x62yte_offsets\x18\x06 \x01(\x0c\"\xeb\x02\n\x0bRankRequest\x12\x10\n\x08scenario\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\x10\x12\x15\n\rcandidate_ids\x18\x04 \x01(\x0c\x12\r\n\x05top_k\x18\x05 \x01(\r\x12+\n\x0cuser_columns\x18\x06 \x03(\x0b\x32\x15.lambda_svc.v1.Column\x12.\n\x0f\x63ontext_columns\x18\x07 \x03(\x0b\x32\x15.lambda_svc.v1.Column\x12+\n\x0citem_columns\x18\x08 \x03(\x0b\x32\x15.lambda_svc.v1.Column\x12-\n\x0e\x66ormula_inputs\x18\t \x03(\x0b\x32\x15.lambda_svc.v1.Column\x12\x0f\n\x07\x66ormula\x18\n \x01(\t\x12\x0f\n\x07version\x18\x0b \x01(\x03\x12\r\n\x05label\x18\x0c \x01(\t\x12\x15\n\rallow_partial\x18\r \x01(\x08\"\x8f\x01\n\nStageTimes\x12\x10\n\x08parse_us\x18\x01 \x01(\r\x12\x14\n\x0c\x61\x64mission_us\x18\x02 \x01(\r\x12\x11\n\tgather_us\x18\x03 \x01(\r\x12\x11\n\tlookup_us\x18\x04 \x01(\r\x12\x0e\n\x06run_us\x18\x05 \x01(\r\x12\x0f\n\x07topk_us\x18\x06 \x01(\r\x12\x12\n\nrespond_us\x18\x07 \x01(\r\";\n\x08\x43overage\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\r\n\x05\x61sked\x18\x02 \x01(\x04\x12\x10\n\x08\x61nswered\x18\x03 \x01(\x04\"j\n\x04Plan\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x0e\n\x06\x65ngine\x18\x03 \x01(\t\x12\x11\n\tprecision\x18\x04 \x01(\t\x12\x0e\n\x06slices\x18\x05 \x01(\r\x12\x0f\n\x07variant\x18\x06 \x01(\t\"%\n\x06Reason\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\"*\n\nHeadScores\x12\x0c\n\x04head\x18\x01 \x01(\t\x12\x0e\n\x06scores\x18\x02 \x01(\x0c\"\xfa\x02\n\x0cRankResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x15\n\rcandidate_ids\x18\x02 \x01(\x0c\x12\x11\n\tpositions\x18\x03 \x01(\x0c\x12\x13\n\x0brank_scores\x18\x04 \x01(\x0c\x12(\n\x05heads\x18\x05 \x03(\x0b\x32\x19.lambda_svc.v1.HeadScores\x12\r\n\x05\x66lags\x18\x06 \x01(\x0c\x12!\n\x04plan\x18\x07 \x01(\x0b\x32\x13.lambda_svc.v1.Plan\x12\r\n\x05level\x18\x08 \x01(\r\x12)\n\x08\x63overage\x18\t \x03(\x0b\x32\x17.lambda_svc.v1.Coverage\x12&\n\x07reasons\x18\n \x03(\x0b\x32\x15.lambda_svc.v1.Reason\x12(\n\x05times\x18\x0b \x01(\x0b\x32\x19.lambda_svc.v1.StageTimes\x12\x14\n\x0c\x62ytes_copied\x18\x0c \x01(\x04\x12\x19\n\x11missing_positions\x18\r \x01(\x0c*;\n\x05\x44Type\x12\x15\n\x11\x44TYPE_UNSPECIFIED\x10\x00\x12\x07\n\x03\x46\x33\x32\x10\x01\x12\x07\n\x03I64\x10\x02\x12\t\n\x05\x42YTES\x10\x03*K\n\rCandidateFlag\x12\x10\n\x0c\x43\x41NDIDATE_OK\x10\x00\x12\x15\n\x11\x43\x41NDIDATE_UNKNOWN\x10\x01\x12\x11\n\rCANDIDATE_NAN\x10\x02\x32J\n\x07Ranking\x12?\n\x04Rank\x12\x1a.lambda_svc.v1.RankRequest\x1a\x1b.lambda_svc.v1.RankResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'lambda_svc.proto.ranking_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DTYPE']._serialized_start=1280
-  _globals['_DTYPE']._serialized_end=1339
-  _globals['_CANDIDATEFLAG']._serialized_start=1341
-  _globals['_CANDIDATEFLAG']._serialized_end=1416
+  _globals['_DTYPE']._serialized_start=1330
+  _globals['_DTYPE']._serialized_end=1389
+  _globals['_CANDIDATEFLAG']._serialized_start=1391
+  _globals['_CANDIDATEFLAG']._serialized_end=1466
   _globals['_COLUMN']._serialized_start=50
   _globals['_COLUMN']._serialized_end=183
   _globals['_RANKREQUEST']._serialized_start=186
-  _globals['_RANKREQUEST']._serialized_end=526
-  _globals['_STAGETIMES']._serialized_start=529
-  _globals['_STAGETIMES']._serialized_end=672
-  _globals['_COVERAGE']._serialized_start=674
-  _globals['_COVERAGE']._serialized_end=733
-  _globals['_PLAN']._serialized_start=735
-  _globals['_PLAN']._serialized_end=841
-  _globals['_REASON']._serialized_start=843
-  _globals['_REASON']._serialized_end=880
-  _globals['_HEADSCORES']._serialized_start=882
-  _globals['_HEADSCORES']._serialized_end=924
-  _globals['_RANKRESPONSE']._serialized_start=927
-  _globals['_RANKRESPONSE']._serialized_end=1278
-  _globals['_RANKING']._serialized_start=1418
-  _globals['_RANKING']._serialized_end=1492
+  _globals['_RANKREQUEST']._serialized_end=549
+  _globals['_STAGETIMES']._serialized_start=552
+  _globals['_STAGETIMES']._serialized_end=695
+  _globals['_COVERAGE']._serialized_start=697
+  _globals['_COVERAGE']._serialized_end=756
+  _globals['_PLAN']._serialized_start=758
+  _globals['_PLAN']._serialized_end=864
+  _globals['_REASON']._serialized_start=866
+  _globals['_REASON']._serialized_end=903
+  _globals['_HEADSCORES']._serialized_start=905
+  _globals['_HEADSCORES']._serialized_end=947
+  _globals['_RANKRESPONSE']._serialized_start=950
+  _globals['_RANKRESPONSE']._serialized_end=1328
+  _globals['_RANKING']._serialized_start=1468
+  _globals['_RANKING']._serialized_end=1542
 # @@protoc_insertion_point(module_scope)

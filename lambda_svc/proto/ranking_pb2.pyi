@@ -44,7 +44,7 @@ class Column(_message.Message):
     def __init__(self, name: _Optional[str] = ..., dtype: _Optional[_Union[DType, str]] = ..., values: _Optional[bytes] = ..., shape: _Optional[_Iterable[int]] = ..., row_offsets: _Optional[bytes] = ..., byte_offsets: _Optional[bytes] = ...) -> None: ...
 
 class RankRequest(_message.Message):
-    __slots__ = ("scenario", "request_id", "user_id", "candidate_ids", "top_k", "user_columns", "context_columns", "item_columns", "formula_inputs", "formula", "version", "label")
+    __slots__ = ("scenario", "request_id", "user_id", "candidate_ids", "top_k", "user_columns", "context_columns", "item_columns", "formula_inputs", "formula", "version", "label", "allow_partial")
     SCENARIO_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     USER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -57,6 +57,7 @@ class RankRequest(_message.Message):
     FORMULA_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     LABEL_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_PARTIAL_FIELD_NUMBER: _ClassVar[int]
     scenario: str
     request_id: str
     user_id: int
@@ -69,7 +70,8 @@ class RankRequest(_message.Message):
     formula: str
     version: int
     label: str
-    def __init__(self, scenario: _Optional[str] = ..., request_id: _Optional[str] = ..., user_id: _Optional[int] = ..., candidate_ids: _Optional[bytes] = ..., top_k: _Optional[int] = ..., user_columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., context_columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., item_columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., formula_inputs: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., formula: _Optional[str] = ..., version: _Optional[int] = ..., label: _Optional[str] = ...) -> None: ...
+    allow_partial: bool
+    def __init__(self, scenario: _Optional[str] = ..., request_id: _Optional[str] = ..., user_id: _Optional[int] = ..., candidate_ids: _Optional[bytes] = ..., top_k: _Optional[int] = ..., user_columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., context_columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., item_columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., formula_inputs: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., formula: _Optional[str] = ..., version: _Optional[int] = ..., label: _Optional[str] = ..., allow_partial: _Optional[bool] = ...) -> None: ...
 
 class StageTimes(_message.Message):
     __slots__ = ("parse_us", "admission_us", "gather_us", "lookup_us", "run_us", "topk_us", "respond_us")
@@ -132,7 +134,7 @@ class HeadScores(_message.Message):
     def __init__(self, head: _Optional[str] = ..., scores: _Optional[bytes] = ...) -> None: ...
 
 class RankResponse(_message.Message):
-    __slots__ = ("request_id", "candidate_ids", "positions", "rank_scores", "heads", "flags", "plan", "level", "coverage", "reasons", "times", "bytes_copied")
+    __slots__ = ("request_id", "candidate_ids", "positions", "rank_scores", "heads", "flags", "plan", "level", "coverage", "reasons", "times", "bytes_copied", "missing_positions")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CANDIDATE_IDS_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -145,6 +147,7 @@ class RankResponse(_message.Message):
     REASONS_FIELD_NUMBER: _ClassVar[int]
     TIMES_FIELD_NUMBER: _ClassVar[int]
     BYTES_COPIED_FIELD_NUMBER: _ClassVar[int]
+    MISSING_POSITIONS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     candidate_ids: bytes
     positions: bytes
@@ -157,4 +160,5 @@ class RankResponse(_message.Message):
     reasons: _containers.RepeatedCompositeFieldContainer[Reason]
     times: StageTimes
     bytes_copied: int
-    def __init__(self, request_id: _Optional[str] = ..., candidate_ids: _Optional[bytes] = ..., positions: _Optional[bytes] = ..., rank_scores: _Optional[bytes] = ..., heads: _Optional[_Iterable[_Union[HeadScores, _Mapping]]] = ..., flags: _Optional[bytes] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., level: _Optional[int] = ..., coverage: _Optional[_Iterable[_Union[Coverage, _Mapping]]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., times: _Optional[_Union[StageTimes, _Mapping]] = ..., bytes_copied: _Optional[int] = ...) -> None: ...
+    missing_positions: bytes
+    def __init__(self, request_id: _Optional[str] = ..., candidate_ids: _Optional[bytes] = ..., positions: _Optional[bytes] = ..., rank_scores: _Optional[bytes] = ..., heads: _Optional[_Iterable[_Union[HeadScores, _Mapping]]] = ..., flags: _Optional[bytes] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., level: _Optional[int] = ..., coverage: _Optional[_Iterable[_Union[Coverage, _Mapping]]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., times: _Optional[_Union[StageTimes, _Mapping]] = ..., bytes_copied: _Optional[int] = ..., missing_positions: _Optional[bytes] = ...) -> None: ...

@@ -48,7 +48,8 @@ class RankingServicer:
         """Scores every candidate for one user and returns them best first.
 
         Errors: INVALID_ARGUMENT names the field, what came and what was expected; NOT_FOUND an unknown scenario;
-        DEADLINE_EXCEEDED and RESOURCE_EXHAUSTED before the model ran; UNAVAILABLE while draining.
+        DEADLINE_EXCEEDED before every candidate was scored (see allow_partial); RESOURCE_EXHAUSTED before the model ran;
+        UNAVAILABLE while draining.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
