@@ -54,8 +54,8 @@ __all__ = [
     "Manifest",
     "PackageError", "PackageExistsError", "PackageMissingError", "SharedTensor", "SignatureError", "SignatureInput",
     "Source", "TableFile", "UserGraph", "Variant", "VariantHead", "check_graph", "check_graphs", "choose_heads",
-    "is_safe_name", "list_versions", "publish", "read_manifest", "sides_of", "signature_input", "verify", "version_dir",
-    "write_package",
+    "is_safe_name", "list_versions", "manifest_bytes", "publish", "read_manifest", "sides_of", "signature_input",
+    "verify", "version_dir", "write_package",
 ]
 
 _CHUNK_BYTES = 1 << 20

@@ -60,6 +60,8 @@ STEPS = (
          'lambda-svc bench load --json "$PROVE/load.json"'),
     Step("engines", "passes and engines on every zoo model against the floor, and the trained model's scores",
          'lambda-svc bench engines --json "$PROVE/engines.json"'),
+    Step("switch", "200 model switches under load: failed requests, mixed answers, latency, memory",
+         'lambda-svc bench switch --json "$PROVE/switch.json"'),
     Step("gpu", "rewritten zoo models on a GPU, where an engine here can use one",
          'lambda-svc bench gpu --json "$PROVE/gpu.json"'),
     Step("durability", "a hundred kills at random system calls, torn logs, full disks, and builds that must fail",

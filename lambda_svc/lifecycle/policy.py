@@ -48,8 +48,9 @@ def wanted_versions(model: ModelConfig, scenarios: Iterable[ScenarioConfig], pub
 
 def stable_version(scenario: ScenarioConfig, model: ModelConfig, ready: Collection[int], wanted: Collection[int],
                    now: int | None, trials: Trials = Trials()) -> int | None:
-    """The version that serves a scenario: the one it names, the one labelled stable, the one that rollouts brought where
-    they alone may, or the newest that is ready, wanted and not held. Where that is none, what serves `now` goes on."""
+    """The version that serves a scenario: the one it names, the one labelled stable, the one that rollouts brought
+    where they alone may, or the newest that is ready, wanted and not held. Where that is none, what serves `now` goes
+    on."""
     named = scenario.version if scenario.version != "latest" else model.labels.get(STABLE)
     if named is None and model.versions == "rollout":
         named = trials.promoted

@@ -26,6 +26,7 @@ BENCHMARKS: dict[str, str] = {
     "rank": "tools.bench.rank",
     "remote": "tools.bench.remote",
     "rowbytes": "tools.bench.rowbytes",
+    "switch": "tools.bench.switch",
     "tiered": "tools.bench.tiered",
 }
 

@@ -20,7 +20,7 @@ ALLOWED = {
     "tools": ("paramserver", "feature_store", "models", "lambda_svc"),
 }
 # Endings of names. The benchmark of ranking is a client too: of the stock path that it compares with.
-GRPC_FILES = ("server.py", "client.py", "bench/rank.py")
+GRPC_FILES = ("server.py", "client.py", "bench/rank.py", "bench/switch.py")
 # Files of `models` that a service or a pusher loads; all other packages are without tensorflow altogether.
 MODELS_WITHOUT_TENSORFLOW = ("models/__init__.py", "models/package.py", "models/manifest.py", "models/errors.py",
                              "models/push.py", "models/allow_list.py", "models/signature_input.py")
