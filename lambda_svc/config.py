@@ -21,7 +21,8 @@ from lambda_svc.errors import ConfigError, FormulaError, PackageRejected
 from lambda_svc.saved_models import is_saved_model, read_saved_model, saved_manifest, saved_versions
 from models.package import Manifest, PackageError, is_safe_name, list_versions, read_manifest, version_dir
 
-__all__ = ["EngineConfig", "FeatureFile", "ParamServerConfig", "SavedModelConfig", "ScenarioConfig", "ServerConfig",
+__all__ = ["EngineConfig", "FeatureFile", "ParamServerConfig", "RequestLogConfig", "SavedModelConfig", "ScenarioConfig",
+           "ServerConfig",
            "ServiceConfig", "check", "load", "nothing_published", "package_dir"]
 
 Part = TypeVar("Part", bound=BaseModel)
@@ -139,6 +140,17 @@ class ParamServerConfig(_Frozen):
     tls_ca: Path | None = None
 
 
+class RequestLogConfig(_Frozen):
+    """A `share` of the requests is logged in `folder`, in files of `file_bytes_max`, the newest `files_max` of them;
+    what finds `queue_max` waiting is dropped and counted."""
+
+    folder: Path
+    share: Annotated[float, Field(ge=0, le=1)] = 0.01
+    queue_max: Annotated[int, Field(ge=1, le=100_000)] = 256
+    file_bytes_max: Annotated[int, Field(ge=1 << 16, le=1 << 40)] = 64 << 20
+    files_max: Annotated[int, Field(ge=1, le=100_000)] = 16
+
+
 class ModelConfig(_Frozen):
     """Which published versions of a model are loaded: the newest `latest` of them, all, those named, or what rollouts
     bring: the one promoted last, before that the oldest. Labels are names for versions that requests can ask for; what
@@ -191,6 +203,7 @@ class ServiceConfig(_Frozen):
     user_features: FeatureFile | None = None
     item_features: FeatureFile | None = None
     paramserver: ParamServerConfig | None = None
+    request_log: RequestLogConfig | None = None
     repository_poll_s: Annotated[float, Field(ge=0, le=3_600)] = 1.0
     models: dict[ModelName, ModelConfig] = Field(default_factory=dict)
     saved_models: dict[ModelName, SavedModelConfig] = Field(default_factory=dict)
@@ -241,6 +254,9 @@ def _anchored(document: dict[str, Any], base: Path) -> dict[str, Any]:
         value = anchored.get(field)
         if isinstance(value, dict) and isinstance(value.get("path"), str):
             anchored[field] = {**value, "path": base / value["path"]}
+    kept = anchored.get("request_log")
+    if isinstance(kept, dict) and isinstance(kept.get("folder"), str):
+        anchored["request_log"] = {**kept, "folder": base / kept["folder"]}
     remote = anchored.get("paramserver")
     if isinstance(remote, dict):
         paths = {field: base / remote[field] for field in ("cluster", "token_file", "tls_ca")

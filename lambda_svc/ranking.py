@@ -15,6 +15,7 @@ from lambda_svc.errors import FormulaError, InvalidRequest, NotFound, status_cod
 from lambda_svc.plan import ScenarioPlan
 from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.request import ParsedRequest, parse, shown
+from lambda_svc.request_log import RequestLog
 from lambda_svc.rollout import Rollouts
 from lambda_svc.routes import Route, Routes
 
@@ -26,9 +27,11 @@ DEADLINE_S_MAX = 3600.0  # no ranking request waits longer, whatever its caller 
 class Ranking:
     """Ranks for every scenario it was given a plan for. Thread-safe."""
 
-    def __init__(self, routes: Routes | Mapping[str, ScenarioPlan], rollouts: Rollouts | None = None) -> None:
-        """`routes` by scenario; a plan stands for a scenario that it alone serves. `rollouts` are told of outcomes."""
-        self._rollouts = rollouts
+    def __init__(self, routes: Routes | Mapping[str, ScenarioPlan], rollouts: Rollouts | None = None,
+                 request_log: RequestLog | None = None) -> None:
+        """`routes` by scenario; a plan stands for a scenario that it alone serves. `rollouts` are told of outcomes,
+        `request_log` of what was served."""
+        self._rollouts, self._request_log = rollouts, request_log
         self._routes = _routes(routes)
         stable = {name: route.stable for name, route in self._routes.items()}
         self._admissions = {name: Admission(p.model.streams, p.config.queue_max) for name, p in stable.items()}
@@ -71,6 +74,8 @@ class Ranking:
         ranked_ns = time.monotonic_ns()
         if self._rollouts is not None:
             self._rollouts.scored(route, plan, (ranked_ns - admitted_ns) / 1e6, result.heads, arguments)
+        if self._request_log is not None:
+            self._request_log.offer(plan, request, result)
         answer = response.build(request.request_id, result, plan.heads, plan.wire)
         answer.times.parse_us = (parsed_ns - arrived_ns) // 1000
         answer.times.admission_us = (admitted_ns - parsed_ns) // 1000

@@ -28,6 +28,7 @@ from lambda_svc.plan import ScenarioPlan
 from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.proto import ranking_pb2_grpc as pb_grpc
 from lambda_svc.ranking import Ranking
+from lambda_svc.request_log import RequestLog
 from lambda_svc.rollout import Rollouts
 from lambda_svc.routes import Routes
 from lambda_svc.session.streams import DRAINING
@@ -130,7 +131,8 @@ class RankingServer:
 
     def __init__(self, config: ServiceConfig, routes: Routes | Mapping[str, ScenarioPlan],
                  rollouts: Rollouts | None = None) -> None:
-        self.ranking = Ranking(routes, rollouts)
+        self._request_log = None if config.request_log is None else RequestLog(config.request_log)
+        self.ranking = Ranking(routes, rollouts, self._request_log)
         self._drain_s = config.server.drain_s
         self._health = health.HealthServicer()
         limit = config.server.message_bytes_max
@@ -180,6 +182,8 @@ class RankingServer:
             self._door.wait_quiet(until_s)
             self._threads.wait_idle(until_s)  # for what passed the door while it closed
         self.ranking.close()
+        if self._request_log is not None:
+            self._request_log.close()
         self._server.stop(STREAMS_S).wait()
 
     def _set_ready(self, ready: bool) -> None:

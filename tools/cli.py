@@ -81,6 +81,22 @@ def rank(
     raise typer.Exit(rank_once.run(scenario, user, candidates, top, server, timeout_ms / 1000, inputs or []))
 
 
+@app.command(epilog=examples("lambda-svc explain service.yaml 3f2a --top 20",
+                              "lambda-svc explain service.yaml 3f2a --candidate 302",
+                              "lambda-svc explain service.yaml 3f2a --beside 5"))
+def explain(
+    config: ConfigFile,
+    request_id: Annotated[str, typer.Argument(help="As the response and the logs have it.")],
+    top: Annotated[int, typer.Option(help="How many candidates to show, best first; 0 means all.", min=0)] = 10,
+    candidate: Annotated[int | None, typer.Option(help="Show what this candidate was scored on.")] = None,
+    beside: Annotated[int | None, typer.Option(help="Also score on this version of the model.", min=1)] = None,
+) -> None:
+    """Score a logged request again, on the version and plan that served it; exit code 1 when the scores differ."""
+    from tools import explain as the_explain
+
+    raise typer.Exit(the_explain.run(config, request_id, top, candidate, beside))
+
+
 @app.command(epilog=examples("lambda-svc demo", "lambda-svc demo --data generated --seed 7",
                               "lambda-svc demo --keep build/demo"))
 def demo(
