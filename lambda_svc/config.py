@@ -47,7 +47,9 @@ class _Frozen(BaseModel):
 class ServerConfig(_Frozen):
     """The RPC end: where it listens and what it accepts.
 
-    `rpcs_max` calls are in the server at once, running on `rpc_threads` or waiting for one; more are refused.
+    `rpcs_max` calls are in the server at once, running on `rpc_threads` or waiting for one; more are refused. `http` is
+    where metrics and status are served; empty: nowhere. `log_requests` is the share of answered requests that get a
+    line in the log, too, as failed ones always do.
     """
 
     listen: str = "127.0.0.1:8500"
@@ -56,10 +58,15 @@ class ServerConfig(_Frozen):
     message_bytes_max: Annotated[int, Field(ge=4096, le=1 << 30)] = 32 << 20
     drain_s: Annotated[float, Field(ge=0, le=600)] = 10.0
     switch_interval_us: Annotated[int, Field(ge=10, le=100_000)] = 100
+    http: str = ""
+    log_format: Literal["text", "json"] = "text"
+    log_requests: Annotated[float, Field(ge=0, le=1)] = 0.0
 
-    @field_validator("listen")
+    @field_validator("listen", "http")
     @classmethod
-    def _has_port(cls, value: str) -> str:
+    def _has_port(cls, value: str, info: ValidationInfo) -> str:
+        if info.field_name == "http" and not value:
+            return value
         host, _, port = value.rpartition(":")
         if not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
             raise ValueError("HOST:PORT with a port of 0 to 65535")

@@ -24,6 +24,7 @@ from lambda_svc._core import CancelFlag
 from lambda_svc.config import ServiceConfig
 from lambda_svc.errors import ConfigError, LambdaError, status_code_name
 from lambda_svc.lifecycle import Keeper
+from lambda_svc.observe import Observation, Observer, set_up_logs
 from lambda_svc.plan import ScenarioPlan
 from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.proto import ranking_pb2_grpc as pb_grpc
@@ -46,21 +47,29 @@ STREAMS_S = 0.5  # what health watches and other streams still get then
 
 
 class _Servicer(pb_grpc.RankingServicer):
-    def __init__(self, ranking: Ranking) -> None:
-        self._ranking = ranking
+    def __init__(self, ranking: Ranking, observer: Observer) -> None:
+        self._ranking, self._observer = ranking, observer
 
     def Rank(self, request: pb.RankRequest, context: grpc.ServicerContext) -> pb.RankResponse:
+        call = self._observer.begin(request)
         cancel = CancelFlag()
         if not context.add_callback(cancel.set):
             cancel.set()
         try:
-            return self._ranking.rank(request, context.time_remaining(), cancel)
+            answer = self._ranking.rank(request, context.time_remaining(), cancel)
         except Exception as error:
             code = status_code_name(error)
-            if code == "INTERNAL":
-                log.exception("scenario %s: a request failed", request.scenario)
+            call.failed(error, code)
             details = str(error) if isinstance(error, LambdaError) else f"{type(error).__name__}: {error}"
             context.abort(grpc.StatusCode[code], details.encode()[:DETAILS_BYTES_MAX].decode(errors="ignore"))
+        call.answered(answer, _lost(context) if cancel.is_set else "OK")
+        return answer
+
+
+def _lost(context: grpc.ServicerContext) -> str:
+    """Why nobody waits any more for a call."""
+    left_s = context.time_remaining()
+    return "CANCELLED" if left_s is None or left_s > 0 else "DEADLINE_EXCEEDED"
 
 
 class _Door(grpc.ServerInterceptor):
@@ -69,7 +78,8 @@ class _Door(grpc.ServerInterceptor):
     gRPC's own stop would answer a request that crosses it on the wire with CANCELLED, which tells a caller nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
         self._closed = False
         self._knocked_s = 0.0
 
@@ -78,6 +88,7 @@ class _Door(grpc.ServerInterceptor):
         if not self._closed or handler_call_details.method != RANK_METHOD:
             return continuation(handler_call_details)
         self._knocked_s = time.monotonic()
+        self._observer.refused("UNAVAILABLE")
         return grpc.unary_unary_rpc_method_handler(_refuse)
 
     def close(self) -> None:
@@ -126,17 +137,20 @@ class _RpcThreads(ThreadPoolExecutor):
 class RankingServer:
     """A ranking server on `config.server.listen`; port 0 picks a free one, see `port`.
 
-    Raises ConfigError when the address is taken. Use as a context manager, or call `stop`.
+    `observer` is told about every request. Raises ConfigError when the address is taken. Use as a context manager, or
+    call `stop`.
     """
 
     def __init__(self, config: ServiceConfig, routes: Routes | Mapping[str, ScenarioPlan],
-                 rollouts: Rollouts | None = None) -> None:
+                 rollouts: Rollouts | None = None, observer: Observer | None = None) -> None:
         self._request_log = None if config.request_log is None else RequestLog(config.request_log)
         self.ranking = Ranking(routes, rollouts, self._request_log)
+        self._observer = Observer() if observer is None else observer
+        self._observer.watch(self.ranking, {name: self.ranking.route(name) for name in routes})
         self._drain_s = config.server.drain_s
         self._health = health.HealthServicer()
         limit = config.server.message_bytes_max
-        self._door, self._threads = _Door(), _RpcThreads(config.server.rpc_threads)
+        self._door, self._threads = _Door(self._observer), _RpcThreads(config.server.rpc_threads)
         self._server = grpc.server(
             self._threads,
             interceptors=[self._door],
@@ -149,7 +163,7 @@ class RankingServer:
                 ("grpc.keepalive_permit_without_calls", 1),
             ],
         )
-        pb_grpc.add_RankingServicer_to_server(_Servicer(self.ranking), self._server)
+        pb_grpc.add_RankingServicer_to_server(_Servicer(self.ranking, self._observer), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
         try:
@@ -170,6 +184,11 @@ class RankingServer:
         self._server.start()
         self._set_ready(True)
 
+    def switch(self, routes: Routes) -> None:
+        """Serves these from now on; requests that have begun finish where they are."""
+        self.ranking.switch(routes)
+        self._observer.switched(routes)
+
     def stop(self) -> None:
         """Readiness off first, then drains: accepted requests finish, within drain_s; new ones are refused.
 
@@ -188,6 +207,7 @@ class RankingServer:
 
     def _set_ready(self, ready: bool) -> None:
         status = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
+        self._observer.ready = ready
         for service in ("", SERVICE):
             self._health.set(service, status)
 
@@ -199,26 +219,29 @@ def load_plans(config: ServiceConfig) -> dict[str, ScenarioPlan]:
 
 def main(config_path: str | Path) -> int:
     """Serves until SIGTERM or SIGINT; returns the process's exit code (0 after a drain, 1 when it could not start)."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    set_up_logs("text")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
         config = config_file.load(config_path)
+        set_up_logs(config.server.log_format)
         sys.setswitchinterval(config.server.switch_interval_us / 1e6)
         rollouts = Rollouts(config)
         keeper = Keeper(config, rollouts)
-        server = RankingServer(config, keeper.load(), rollouts)
+        observation = Observation(config, keeper)
+        server = RankingServer(config, keeper.load(), rollouts, observation.observer)
     except (LambdaError, FeatureStoreError, ParamServerError, PackageError, OSError, MemoryError) as error:
         log.error("cannot start: %s", str(error) or type(error).__name__)
         return 1
     server.start()
-    keeper.start(server.ranking.switch)
+    keeper.start(server.switch)
     log.info("ready on %s:%d", config.server.listen.rpartition(":")[0], server.port)
     stop.wait()
     log.info("draining, at most %.1f s", config.server.drain_s)
     server.stop()
     keeper.stop()
     rollouts.close()
+    observation.stop()
     log.info("drained")
     return 0

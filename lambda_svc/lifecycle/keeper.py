@@ -152,6 +152,11 @@ class Keeper:
             found[loading] = VersionStatus(*loading, "loading")
         return [found[key] for key in sorted(found)]
 
+    @property
+    def epoch(self) -> int | None:
+        """The newest epoch known of the cluster of shards, 0 before its first; None without a cluster."""
+        return self._preparer.epoch
+
     def look(self) -> None:
         """One round: prepares what is wanted and not ready, switches, lets go of what nobody wants."""
         self._rollouts.turn()

@@ -46,6 +46,11 @@ class Preparer:
         self._cluster = open_cluster(config)
         self._streams = {scenario.model: Streams(config.engine.streams) for scenario in config.scenarios.values()}
 
+    @property
+    def epoch(self) -> int | None:
+        """The newest epoch known of the cluster of shards; None without a cluster."""
+        return None if self._cluster is None else self._cluster.epoch
+
     def prepare(self, source: Path) -> Prepared:
         """The version in `source`, a folder of the repository. Raises a LambdaError naming what is wrong with it."""
         config = self._config

@@ -30,7 +30,7 @@ def configured(home: Path, extra: str = "", **scenario) -> config_file.ServiceCo
     return config_file.load(home / "config.yaml")
 
 
-def until(what, told: str) -> None:
+def until(what, told: str = "it did not come about") -> None:
     """Waits for something another thread brings about."""
     end = time.monotonic() + PATIENCE_S
     while not what():

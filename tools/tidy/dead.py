@@ -11,7 +11,8 @@ from tools.tidy.tree import PACKAGES, Problem, Tree
 __all__ = ["check"]
 
 # Called by frameworks, by their names or because of a decorator.
-_CALLED = ["test_*", "pytest_*", "model_post_init", "__getattr__", "__dir__", "do_*", "intercept_service"]
+_CALLED = ["test_*", "pytest_*", "model_post_init", "__getattr__", "__dir__", "do_*", "intercept_service",
+           "handle_*", "log_message"]
 _DECORATORS = ["@*.command*", "@*.callback*", "@pytest.fixture*", "@*.hookimpl*", "@field_validator*",
                "@model_validator*", "@field_serializer*", "@model_serializer*", "@*.register*"]
 
