@@ -108,11 +108,19 @@ class ArenaExhausted(ResourceExhausted):
 
 
 class DeadlineExceeded(OperatingError):
-    """Time ran out before every candidate was scored; nothing was returned."""
+    """Time ran out before every candidate was scored; nothing was returned. `run_us`: how long the graph had run."""
+
+    def __init__(self, message: str, run_us: int = 0) -> None:
+        super().__init__(message)
+        self.run_us = run_us
 
 
 class Cancelled(OperatingError):
-    """Whoever asked no longer waits; nothing was returned."""
+    """Whoever asked no longer waits; nothing was returned. `run_us`: how long the graph had run."""
+
+    def __init__(self, message: str, run_us: int = 0) -> None:
+        super().__init__(message)
+        self.run_us = run_us
 
 
 class Unavailable(OperatingError):

@@ -33,9 +33,9 @@ void translate(const std::exception_ptr& pointer, void*) {
   } catch (const ArenaExhausted& error) {
     raise("ArenaExhausted", error.what());
   } catch (const DeadlineExceeded& error) {
-    raise("DeadlineExceeded", error.what());
+    raise("DeadlineExceeded", error.what(), error.run_us);
   } catch (const Cancelled& error) {
-    raise("Cancelled", error.what());
+    raise("Cancelled", error.what(), error.run_us);
   } catch (const EngineError& error) {
     raise("EngineError", error.what());
   } catch (const EngineUnavailable& error) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -38,12 +39,17 @@ class ArenaExhausted : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// What nobody waits for any more; `run_us` is how long the graph had run for it.
 class DeadlineExceeded : public std::runtime_error {
+ public:
   using std::runtime_error::runtime_error;
+  std::uint32_t run_us = 0;
 };
 
 class Cancelled : public std::runtime_error {
+ public:
   using std::runtime_error::runtime_error;
+  std::uint32_t run_us = 0;
 };
 
 // The engine refused to load or to run a graph.

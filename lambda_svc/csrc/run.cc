@@ -46,14 +46,9 @@ void run_slice(const Plan& plan, const Workspace& space, const FeedRelease& rele
   for (std::size_t h = 0; h < plan.heads(); ++h) std::copy_n(packed + h * rows, rows, outs[h]);
 }
 
-}  // namespace
-
-void run(const Plan& plan, const Limits& limits, const Workspace& space, RankResult* result) {
-  const FeedRelease release = space.lease().release();
+void run_slices(const Plan& plan, const Limits& limits, const Workspace& space, const FeedRelease& release,
+                RunStats* stats, RankResult* result) {
   const std::size_t slice_rows = plan.spec().slice_rows == 0 ? space.n() : plan.spec().slice_rows;
-  RunStats stats;
-  limits.check("run");
-  run_user(plan, space, release, &stats);
   std::int64_t longest_ns = 0;
   while (result->scored < space.n()) {
     limits.check_cancelled("run");
@@ -61,10 +56,29 @@ void run(const Plan& plan, const Limits& limits, const Workspace& space, RankRes
     limits.check("run");
     const std::int64_t began_ns = monotonic_ns();
     const std::size_t rows = std::min(slice_rows, space.n() - result->scored);
-    run_slice(plan, space, release, result->scored, rows, &stats);
+    run_slice(plan, space, release, result->scored, rows, stats);
     longest_ns = std::max(longest_ns, monotonic_ns() - began_ns);
     result->scored += rows;
     result->slices += 1;
+  }
+}
+
+}  // namespace
+
+void run(const Plan& plan, const Limits& limits, const Workspace& space, RankResult* result) {
+  const FeedRelease release = space.lease().release();
+  RunStats stats;
+  limits.check("run");
+  Stopwatch watch;
+  try {
+    run_user(plan, space, release, &stats);
+    run_slices(plan, limits, space, release, &stats, result);
+  } catch (DeadlineExceeded& error) {
+    error.run_us = watch.lap_us();
+    throw;
+  } catch (Cancelled& error) {
+    error.run_us = watch.lap_us();
+    throw;
   }
   result->missing = space.n() - result->scored;
   result->bytes_copied = stats.bytes_copied;

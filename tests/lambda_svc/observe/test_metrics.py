@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import grpc
 import numpy as np
 import pytest
 
+from lambda_svc import config as config_file
 from lambda_svc import response
+from lambda_svc.client import RankingClient
 from lambda_svc.errors import DeadlineExceeded, EngineError, InvalidRequest, NotFound, ResourceExhausted, Unavailable
+from lambda_svc.observe import Observer
 from lambda_svc.observe.recorder import STAGES
 from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.proto import ranking_pb2_grpc as pb_grpc
+from lambda_svc.server import RankingServer
 from tests.lambda_svc.live_worlds import PATIENCE_S, until
+from tests.lambda_svc.slow import plan_that_calls
 from tests.lambda_svc.world import MODEL, World
 
 IDS = list(World().items)[:40]
@@ -126,6 +132,30 @@ def test_an_answer_that_nobody_waits_for_is_a_waste(observe, monkeypatch):
     assert observed.metric("lambda_svc_requests_total", scenario="rank", version="1", code="CANCELLED") == 1
     wasted_s = observed.metric("lambda_svc_wasted_run_seconds_total", scenario="rank", version="1", code="CANCELLED")
     assert wasted_s == pytest.approx(observed.metric("lambda_svc_stage_seconds_sum", stage="run")) and wasted_s > 0
+
+
+@pytest.mark.parametrize("n, begins", [(640, True), (0, False)])
+def test_a_deadline_that_passes_while_the_graph_runs_wastes_what_had_run(world_dir, server, n, begins):
+    """Slices of 50 ms and 120 ms of time: it ends between slices, and what ran until then was for nothing."""
+    plan = plan_that_calls(server.ranking.plan("rank"), lambda rows: time.sleep(0.05))
+    observer, config = Observer(), config_file.load(world_dir / "config.yaml")
+    with RankingServer(config, {"rank": plan}, observer=observer) as running, \
+            RankingClient(f"127.0.0.1:{running.port}") as client:
+        client.wait_ready(10)
+        if begins:
+            with pytest.raises(DeadlineExceeded):
+                client.call(message(candidate_ids=np.resize(np.int64(IDS), n).tobytes()), 0.12)
+        else:
+            with plan.model.streams.acquire(), pytest.raises(DeadlineExceeded):
+                client.call(message(), 0.05)
+        until(lambda: observer.recorder.totals())
+    series = observer.recorder.totals()["rank", 1]
+    [code] = series.codes
+    assert code in ("DEADLINE_EXCEEDED", "CANCELLED") and series.codes[code] == 1
+    if begins:
+        assert 50_000 <= series.wasted_us[code] < series.seconds.sum_us
+    else:
+        assert not series.wasted_us
 
 
 def test_versions_switches_and_the_process_are_told(observe):
