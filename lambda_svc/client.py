@@ -70,6 +70,11 @@ class RankAnswer:
         return {reason.code: reason.count for reason in self.message.reasons}
 
     @property
+    def user_state(self) -> str:
+        """What became of the user side that precompute_user left: "used", "absent" or "mismatched"."""
+        return pb.UserStateUse.Name(self.message.user_state).removeprefix("USER_STATE_").lower()
+
+    @property
     def missing(self) -> np.ndarray:
         """uint32: positions in the request of candidates that the deadline left unscored; see `allow_partial`."""
         return np.frombuffer(self.message.missing_positions, np.uint32)
@@ -170,16 +175,31 @@ class RankingClient:
         )
         return RankAnswer.of(self.call(message, timeout_s))
 
+    def precompute_user(self, scenario: str, user_id: int, *, user: Mapping[str, object] | None = None,
+                        context: Mapping[str, object] | None = None, version: int = 0, label: str = "",
+                        timeout_s: float = 1.0) -> pb.PrecomputeUserResponse:
+        """Has the server compute and keep the user side of requests to come; arguments as those of `rank`, which must
+        bring the same. `kept` of the answer says whether there is one to use; it never changes a score. Raises as rank.
+        """
+        message = pb.PrecomputeUserRequest(
+            scenario=_text(scenario, "scenario"), user_id=pack_id(user_id, "user_id"),
+            user_columns=pack_columns("user", user), context_columns=pack_columns("context", context),
+            version=_version(version), label=_text(label, "label"))
+        return self._call(self._stub.PrecomputeUser, message, timeout_s)
+
     def call(self, message: pb.RankRequest, timeout_s: float) -> pb.RankResponse:
         """Sends a message built by the caller. Raises TypeError or ValueError for a `timeout_s` that is no time, else
         the same error classes as the server; InvalidRequest for a message beyond the limit."""
+        return self._call(self._stub.Rank, message, timeout_s)
+
+    def _call(self, method, message, timeout_s: float):
         timeout_s = _seconds(timeout_s)
         if timeout_s <= 0:  # grpc would take 0 for "no deadline"
             raise DeadlineExceeded(f"timeout_s is {timeout_s}: nothing was sent")
         if message.ByteSize() > self._message_bytes_max:
             raise _too_large("request", message.ByteSize(), self._message_bytes_max)
         try:
-            return self._stub.Rank(message, timeout=min(timeout_s, TIMEOUT_S_MAX))
+            return method(message, timeout=min(timeout_s, TIMEOUT_S_MAX))
         except grpc.RpcError as error:
             raise _translated(error, self._target, timeout_s) from None
 

@@ -158,6 +158,13 @@ class RequestLogConfig(_Frozen):
     files_max: Annotated[int, Field(ge=1, le=100_000)] = 16
 
 
+class UserStateConfig(_Frozen):
+    """User sides, from PrecomputeUser for Rank: at most `bytes_max` of them are kept (0: none), each for `ttl_s`."""
+
+    bytes_max: Annotated[int, Field(ge=0, le=1 << 42)] = 64 << 20
+    ttl_s: Annotated[float, Field(gt=0, le=86_400)] = 60.0
+
+
 class ModelConfig(_Frozen):
     """Which published versions of a model are loaded: the newest `latest` of them, all, those named, or what rollouts
     bring: the one promoted last, before that the oldest. Labels are names for versions that requests can ask for; what
@@ -211,6 +218,7 @@ class ServiceConfig(_Frozen):
     item_features: FeatureFile | None = None
     paramserver: ParamServerConfig | None = None
     request_log: RequestLogConfig | None = None
+    user_state: UserStateConfig = UserStateConfig()
     repository_poll_s: Annotated[float, Field(ge=0, le=3_600)] = 1.0
     models: dict[ModelName, ModelConfig] = Field(default_factory=dict)
     saved_models: dict[ModelName, SavedModelConfig] = Field(default_factory=dict)

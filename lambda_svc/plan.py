@@ -7,8 +7,9 @@ table rows feed which input of the graph, in the graph's own order. What does no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 from feature_store import Extractor, FeatureCache
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LoadedGraphs", "LoadedModel", "ScenarioPlan", "compile_plan", "extractors_for"]
 
+_serials = count(1)
 FORMULAS_MAX = 64  # formulas of requests that are kept compiled, per scenario
 
 
@@ -74,6 +76,7 @@ class ScenarioPlan:
     spec: RequestSpec
     heads: tuple[str, ...]
     wire: pb.Plan
+    serial: int = field(default_factory=lambda: next(_serials))  # its own: no other plan of this process has it
 
 
 def extractors_for(manifest: Manifest, caches: Mapping[str, FeatureCache | None]) -> dict[str, Extractor]:

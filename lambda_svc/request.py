@@ -20,7 +20,7 @@ from feature_store import Column, Feature, FeatureError, Schema
 from lambda_svc.errors import InvalidRequest
 from lambda_svc.proto import ranking_pb2 as pb
 
-__all__ = ["NativeColumn", "ParsedRequest", "RequestSpec", "parse", "shown"]
+__all__ = ["NativeColumn", "ParsedRequest", "RequestSpec", "parse", "parse_user", "shown"]
 
 # (side 0 user | 1 context | 2 item, index of the feature on its side, values, row offsets, byte offsets)
 NativeColumn = tuple[int, int, np.ndarray, np.ndarray | None, np.ndarray | None]
@@ -80,6 +80,14 @@ def parse(message: pb.RankRequest, spec: RequestSpec) -> ParsedRequest:
         formula_inputs=_formula_inputs(message.formula_inputs, spec.formula_inputs, rows),
         formula=message.formula,
     )
+
+
+def parse_user(message: pb.PrecomputeUserRequest, spec: RequestSpec) -> ParsedRequest:
+    """The same for what a request is without candidates. Raises InvalidRequest(field, got, expected)."""
+    columns = [*_columns("user", message.user_columns, spec, 0, 1),
+               *_columns("context", message.context_columns, spec, 1, 1)]
+    return ParsedRequest(message.request_id or uuid.uuid4().hex, message.user_id, np.empty(0, np.int64), 0, columns,
+                         [], "")
 
 
 def _candidates(packed: bytes, candidates_max: int) -> np.ndarray:

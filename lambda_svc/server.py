@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -33,6 +34,7 @@ from lambda_svc.request_log import RequestLog
 from lambda_svc.rollout import Rollouts
 from lambda_svc.routes import Routes
 from lambda_svc.session.streams import DRAINING
+from lambda_svc.user_states import UserStates
 from models.package import PackageError
 from paramserver import ParamServerError
 
@@ -40,7 +42,7 @@ __all__ = ["RankingServer", "load_plans", "main"]
 
 log = logging.getLogger("lambda_svc")
 SERVICE = pb.DESCRIPTOR.services_by_name["Ranking"].full_name
-RANK_METHOD = f"/{SERVICE}/Rank"
+METHODS = f"/{SERVICE}/"
 DETAILS_BYTES_MAX = 2_000  # of a status; percent-encoded it must fit the 8 KiB that gRPC allows for trailers
 QUIET_S = 0.1  # for how long nobody may ask before a draining server closes its connections
 STREAMS_S = 0.5  # what health watches and other streams still get then
@@ -52,18 +54,37 @@ class _Servicer(pb_grpc.RankingServicer):
 
     def Rank(self, request: pb.RankRequest, context: grpc.ServicerContext) -> pb.RankResponse:
         call = self._observer.begin(request)
-        cancel = CancelFlag()
-        if not context.add_callback(cancel.set):
-            cancel.set()
+        cancel = _cancel_of(context)
         try:
             answer = self._ranking.rank(request, context.time_remaining(), cancel)
         except Exception as error:
-            code = status_code_name(error)
-            call.failed(error, code)
-            details = str(error) if isinstance(error, LambdaError) else f"{type(error).__name__}: {error}"
-            context.abort(grpc.StatusCode[code], details.encode()[:DETAILS_BYTES_MAX].decode(errors="ignore"))
+            call.failed(error, status_code_name(error))
+            _abort(context, error)
         call.answered(answer, _lost(context) if cancel.is_set else "OK")
         return answer
+
+    def PrecomputeUser(self, request: pb.PrecomputeUserRequest,
+                       context: grpc.ServicerContext) -> pb.PrecomputeUserResponse:
+        try:
+            return self._ranking.precompute_user(request, context.time_remaining(), _cancel_of(context))
+        except Exception as error:
+            if status_code_name(error) == "INTERNAL":
+                log.exception("scenario %s: a user side failed", request.scenario)
+            _abort(context, error)
+
+
+def _cancel_of(context: grpc.ServicerContext) -> CancelFlag:
+    """Set when nobody waits for the call any more."""
+    cancel = CancelFlag()
+    if not context.add_callback(cancel.set):
+        cancel.set()
+    return cancel
+
+
+def _abort(context: grpc.ServicerContext, error: Exception) -> NoReturn:
+    details = str(error) if isinstance(error, LambdaError) else f"{type(error).__name__}: {error}"
+    code = grpc.StatusCode[status_code_name(error)]
+    context.abort(code, details.encode()[:DETAILS_BYTES_MAX].decode(errors="ignore"))
 
 
 def _lost(context: grpc.ServicerContext) -> str:
@@ -85,7 +106,7 @@ class _Door(grpc.ServerInterceptor):
 
     def intercept_service(self, continuation, handler_call_details):
         """The method's own handler, or one that refuses."""
-        if not self._closed or handler_call_details.method != RANK_METHOD:
+        if not self._closed or not handler_call_details.method.startswith(METHODS):
             return continuation(handler_call_details)
         self._knocked_s = time.monotonic()
         self._observer.refused("UNAVAILABLE")
@@ -144,7 +165,8 @@ class RankingServer:
     def __init__(self, config: ServiceConfig, routes: Routes | Mapping[str, ScenarioPlan],
                  rollouts: Rollouts | None = None, observer: Observer | None = None) -> None:
         self._request_log = None if config.request_log is None else RequestLog(config.request_log)
-        self.ranking = Ranking(routes, rollouts, self._request_log)
+        states = UserStates(config.user_state.bytes_max, config.user_state.ttl_s)
+        self.ranking = Ranking(routes, rollouts, self._request_log, states)
         self._observer = Observer() if observer is None else observer
         self._observer.watch(self.ranking, {name: self.ranking.route(name) for name in routes})
         self._drain_s = config.server.drain_s

@@ -1,6 +1,7 @@
 // Bindings of the pipeline, its plan and its result. No logic here.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -75,7 +76,7 @@ std::vector<RequestColumn> borrow_columns(const nb::list& columns, std::vector<P
 
 PyResult rank(const std::shared_ptr<Pipeline>& pipeline, std::int64_t user_id, nb::handle candidate_ids,
               const nb::list& columns, const nb::list& formula_inputs, std::size_t top_k, std::int64_t deadline_ns,
-              const CancelFlag* cancel, std::int64_t partial_ns) {
+              const CancelFlag* cancel, std::int64_t partial_ns, const std::shared_ptr<UserState>& user_state) {
   const PyBuffer ids(candidate_ids, "candidate_ids", "l q L Q");
   std::vector<PyBuffer> held;
   held.reserve(columns.size() * 3 + formula_inputs.size());
@@ -91,9 +92,26 @@ PyResult rank(const std::shared_ptr<Pipeline>& pipeline, std::int64_t user_id, n
                             .top_k = top_k,
                             .deadline_ns = deadline_ns,
                             .partial_ns = partial_ns,
-                            .cancelled = cancel == nullptr ? nullptr : &cancel->set};
+                            .cancelled = cancel == nullptr ? nullptr : &cancel->set,
+                            .user_state = user_state.get()};
   const nb::gil_scoped_release release;
   return PyResult{pipeline->rank(request), pipeline};
+}
+
+std::pair<std::shared_ptr<UserState>, PyResult> precompute(const std::shared_ptr<Pipeline>& pipeline,
+                                                           std::int64_t user_id, const nb::list& columns,
+                                                           std::int64_t deadline_ns, const CancelFlag* cancel) {
+  std::vector<PyBuffer> held;
+  held.reserve(columns.size() * 3);
+  const std::vector<RequestColumn> borrowed = borrow_columns(columns, &held);
+  RankRequest request;
+  request.user_id = user_id;
+  request.columns = borrowed;
+  request.deadline_ns = deadline_ns;
+  request.cancelled = cancel == nullptr ? nullptr : &cancel->set;
+  const nb::gil_scoped_release release;
+  Precomputed made = pipeline->precompute(request);
+  return {std::move(made.state), PyResult{std::move(made.result), pipeline}};
 }
 
 // A read-only NumPy view that keeps the result alive.
@@ -150,6 +168,8 @@ void bind_result(nb::module_& module) {
       .def_ro("slices", &PyResult::slices, "How often the graph ran.")
       .def_ro("scored", &PyResult::scored, "Candidates [0, scored) of the request were scored.")
       .def_ro("missing", &PyResult::missing, "The candidates after them, which were not.")
+      .def_ro("ids_unanswered", &PyResult::ids_unanswered, "Ids that a table could not be asked for, or not in time.")
+      .def_ro("user_state_used", &PyResult::user_state_used)
       .def_ro("unknown_user", &PyResult::unknown_user)
       .def_ro("unknown_candidates", &PyResult::unknown_candidates, "Of all candidates, not only the best k.")
       .def_ro("nan_scores", &PyResult::nan_scores, "Of all candidates scored, not only the best k.");
@@ -171,6 +191,10 @@ void bind_pipeline(nb::module_& module) {
                               parse_pooling(pooling.value_or("mean"))};
            }), "side"_a, "kind"_a, "slot_index"_a, "table_index"_a = -1, "pooling"_a = nb::none());
   bind_result(module);
+  nb::class_<UserState>(module, "UserState",
+                        "What the user side of a request comes to, by Pipeline.precompute. Immutable.")
+      .def_prop_ro("nbytes", &UserState::bytes, "Memory that it takes.")
+      .def_prop_ro("epoch", &UserState::epoch, "The epoch that tables were read at.");
   nb::class_<Pipeline>(module, "Pipeline",
                        "Gather, lookup, run and order of a request in one native call without the GIL. Thread-safe.\n\n"
                        "inputs: one PlanInput for each input of the executable, in its order; slice_rows: a multiple "
@@ -184,11 +208,20 @@ void bind_pipeline(nb::module_& module) {
            "user_inputs"_a = std::vector<PlanInput>())
       .def("rank", &rank, "user_id"_a, "candidate_ids"_a, "columns"_a = nb::list(), "formula_inputs"_a = nb::list(),
            "top_k"_a = 0, "deadline_ns"_a = 0, "cancel"_a = nb::none(), "partial_ns"_a = 0,
+           "user_state"_a = nb::none(),
            "Ranks int64 [n] candidates (array or bytes). columns: (side 0 user | 1 context | 2 item, feature index, "
            "values, int32 row offsets or None, int32 byte offsets or None); formula_inputs: float32 [n] each; top_k 0 "
            "means all; deadline_ns on CLOCK_MONOTONIC, 0 none; partial_ns likewise: once a slice is scored, none "
-           "begins that would end later, and the answer is of those scored. Raises InvalidRequest, DeadlineExceeded, "
-           "Cancelled, ArenaExhausted, EngineError.");
+           "begins that would end later, and the answer is of those scored; user_state: taken for the user side if it "
+           "is of these graphs and this epoch, else that is computed. Raises InvalidRequest, DeadlineExceeded, "
+           "Cancelled, ArenaExhausted, EngineError.")
+      .def("precompute", &precompute, nb::kw_only(), "user_id"_a, "columns"_a = nb::list(), "deadline_ns"_a = 0,
+           "cancel"_a = nb::none(),
+           "The user side alone: (UserState, RankResult without candidates). With ids_unanswered above 0 the state is "
+           "of default rows and not one to keep. Raises as rank does.")
+      .def("epoch", &Pipeline::epoch, "The epoch that a request beginning now reads its tables at; 0: none.")
+      .def_prop_ro("user_reads_context", [](const Pipeline& pipeline) { return pipeline.plan().user_reads_context; },
+                   "Whether a user state depends on the context side.");
 }
 
 }  // namespace lambda_svc

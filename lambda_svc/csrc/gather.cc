@@ -45,26 +45,38 @@ void gather_side(const Plan& plan, Side side, const std::int64_t* keys, const Ra
   source.gather(keys, space.rows(side), columns, outs, known, &result->features[static_cast<int>(side)]);
 }
 
-}  // namespace
-
-void gather(const Plan& plan, const RankRequest& request, const Workspace& space, RankResult* result) {
-  auto* ids = space.at<std::int64_t>(plan.candidate_ids);
-  std::memcpy(ids, request.candidate_ids.data, request.candidate_ids.bytes);
+void gather_user(const Plan& plan, const RankRequest& request, const Workspace& space, RankResult* result) {
   auto* key = space.at<std::int64_t>(plan.user_key);
-
   *key = request.user_id;
   if (plan.source(Side::kUser) != nullptr) gather_side(plan, Side::kUser, key, request, space, result);
   if (plan.cached(Side::kUser)) {
     result->unknown_user = *space.at<std::uint8_t>(plan.side(Side::kUser).known) == 0;
   }
-  // A context has no id; its features come with the request or are defaults.
+}
+
+// A context has no id; its features come with the request or are defaults.
+void gather_context(const Plan& plan, const RankRequest& request, const Workspace& space, RankResult* result) {
+  auto* key = space.at<std::int64_t>(plan.user_key);
   *key = 0;
   if (plan.source(Side::kContext) != nullptr) gather_side(plan, Side::kContext, key, request, space, result);
+}
+
+void gather_items(const Plan& plan, const RankRequest& request, const Workspace& space, RankResult* result) {
+  auto* ids = space.at<std::int64_t>(plan.candidate_ids);
+  std::memcpy(ids, request.candidate_ids.data, request.candidate_ids.bytes);
   if (plan.source(Side::kItem) != nullptr) gather_side(plan, Side::kItem, ids, request, space, result);
   if (plan.cached(Side::kItem)) {
     const auto* known = space.at<std::uint8_t>(plan.side(Side::kItem).known);
     result->unknown_candidates = static_cast<std::uint64_t>(std::count(known, known + space.n(), std::uint8_t{0}));
   }
+}
+
+}  // namespace
+
+void gather(const Plan& plan, Part part, const RankRequest& request, const Workspace& space, RankResult* result) {
+  if (part != Part::kBesideState) gather_user(plan, request, space, result);
+  if (part != Part::kUserState || plan.user_reads_context) gather_context(plan, request, space, result);
+  if (part != Part::kUserState) gather_items(plan, request, space, result);
 }
 
 }  // namespace lambda_svc

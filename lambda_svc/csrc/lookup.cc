@@ -82,7 +82,22 @@ struct Reader {
   }
 };
 
-// The epoch of the request: taken once, so that all its rows are of one published state.
+void count(const LookupPlan& entry, Part part, const std::array<std::uint64_t, paramserver::kRowStatuses>& by_status,
+           RankResult* result) {
+  result->ids_unanswered += by_status[static_cast<int>(RowStatus::kUnavailable)];
+  result->ids_unanswered += by_status[static_cast<int>(RowStatus::kDeadline)];
+  if (part == Part::kUserState && entry.beside_state) return;
+  auto& of_table = result->tables[entry.source.table];
+  for (std::size_t i = 0; i < by_status.size(); ++i) of_table[i] += by_status[i];
+}
+
+bool belongs(const LookupPlan& entry, Part part) {
+  if (part == Part::kWhole) return true;
+  return part == Part::kUserState ? entry.for_user_state : entry.beside_state;
+}
+
+}  // namespace
+
 std::uint64_t epoch_of(const Plan& plan) {
   for (const NamedTable& table : plan.spec().tables) {
     if (const std::uint64_t epoch = table.rows->epoch(); epoch != 0) return epoch;
@@ -90,11 +105,10 @@ std::uint64_t epoch_of(const Plan& plan) {
   return 0;
 }
 
-}  // namespace
-
-void lookup(const Plan& plan, const Limits& limits, const Workspace& space, RankResult* result) {
-  const std::uint64_t epoch = epoch_of(plan);
+void lookup(const Plan& plan, Part part, const Limits& limits, std::uint64_t epoch, const Workspace& space,
+            RankResult* result) {
   for (const LookupPlan& entry : plan.lookups) {
+    if (!belongs(entry, part)) continue;
     limits.check("lookup");
     Reader reader{plan, space, entry, limits.lookup_context()};
     // A table of one state has no epochs to choose from.
@@ -107,9 +121,10 @@ void lookup(const Plan& plan, const Limits& limits, const Workspace& space, Rank
       case feature_store::Layout::kRagged: asked = reader.pooled(); break;
       case feature_store::Layout::kPadded: asked = epochs ? reader.padded_at_once() : reader.padded(); break;
     }
-    auto& by_status = result->tables[entry.source.table];
+    std::array<std::uint64_t, paramserver::kRowStatuses> by_status{};
     const auto* statuses = space.at<std::uint8_t>(plan.statuses);
     for (std::size_t i = 0; i < asked; ++i) by_status[statuses[i]] += 1;
+    count(entry, part, by_status, result);
   }
 }
 

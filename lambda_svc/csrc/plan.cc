@@ -16,11 +16,18 @@ Plan::Plan(PlanSpec spec) : spec_(std::move(spec)) {
   check_whole();
   add_sides();
   const std::vector<TensorSpec>& tensors = spec_.executable->inputs();
-  for (std::size_t i = 0; i < spec_.inputs.size(); ++i) feeds.push_back(feed_of(spec_.inputs[i], tensors[i]));
+  for (std::size_t i = 0; i < spec_.inputs.size(); ++i) {
+    const Part part = spec_.inputs[i].side == Side::kUser ? Part::kUserState : Part::kBesideState;
+    feeds.push_back(feed_of(spec_.inputs[i], tensors[i], part));
+  }
   for (std::size_t i = 0; i < spec_.user_inputs.size(); ++i) {
-    user_feeds.push_back(feed_of(spec_.user_inputs[i], spec_.user->inputs()[i]));
+    user_feeds.push_back(feed_of(spec_.user_inputs[i], spec_.user->inputs()[i], Part::kUserState));
+    user_reads_context = user_reads_context || spec_.user_inputs[i].side == Side::kContext;
   }
   add_shared();
+  for (const FeedPlan& feed : feeds) {
+    if (feed.side == Side::kUser) user_values.push_back(feed);
+  }
   add_scratch();
 }
 
@@ -112,7 +119,7 @@ const SlotSpec& Plan::slot_of(const PlanInput& input, const std::string& name) c
   return from->slots()[input.slot];
 }
 
-FeedPlan Plan::feed_of(const PlanInput& input, const TensorSpec& tensor) {
+FeedPlan Plan::feed_of(const PlanInput& input, const TensorSpec& tensor, Part part) {
   const SlotSpec& slot = slot_of(input, "input " + tensor.name);
   const bool reads_table = input.kind == InputKind::kRows || input.kind == InputKind::kPooled;
   const std::size_t dim = reads_table ? spec_.tables[input.table].rows->dim() : 0;
@@ -126,7 +133,7 @@ FeedPlan Plan::feed_of(const PlanInput& input, const TensorSpec& tensor) {
     case InputKind::kValues: feed.region = at.values; break;
     case InputKind::kLengths: feed.region = at.lengths; break;
     case InputKind::kRows:
-    case InputKind::kPooled: feed.region = add_lookup(input, slot); break;
+    case InputKind::kPooled: feed.region = add_lookup(input, slot, part); break;
   }
   return feed;
 }
@@ -142,19 +149,23 @@ void Plan::add_shared() {
   shared_list = add(Side::kUser, 0, spec_.user->outputs().size() * sizeof(float*));
 }
 
-RegionIndex Plan::add_lookup(const PlanInput& input, const SlotSpec& slot) {
-  for (const LookupPlan& other : lookups) {
+RegionIndex Plan::add_lookup(const PlanInput& input, const SlotSpec& slot, Part part) {
+  const auto needed = [part](LookupPlan* lookup) {
+    (part == Part::kUserState ? lookup->for_user_state : lookup->beside_state) = true;
+    return lookup->rows;
+  };
+  for (LookupPlan& other : lookups) {
     const PlanInput& source = other.source;
     const bool same = source.side == input.side && source.slot == input.slot && source.table == input.table &&
                       source.kind == input.kind &&
                       (input.kind == InputKind::kRows || source.pooling == input.pooling);
-    if (same) return other.rows;
+    if (same) return needed(&other);
   }
   LookupPlan lookup{.source = input, .cells = slot.width, .dim = spec_.tables[input.table].rows->dim()};
   const std::size_t rows_a_row = input.kind == InputKind::kPooled ? 1 : lookup.cells;
   lookup.rows = add(input.side, rows_a_row * lookup.dim * sizeof(float));
   lookups.push_back(lookup);
-  return lookup.rows;
+  return needed(&lookups.back());
 }
 
 void Plan::add_scratch() {

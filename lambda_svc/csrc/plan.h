@@ -84,7 +84,12 @@ struct LookupPlan {
   std::size_t cells = 0;  // ids a row: the slot's width
   std::size_t dim = 0;
   RegionIndex rows = 0;
+  bool for_user_state = false;  // needed for what a user state holds
+  bool beside_state = false;    // needed, too, where there is a state
 };
+
+// Which part of a request a stage works on: all of it, what a user state is made of, or what is left beside one.
+enum class Part : std::uint8_t { kWhole, kUserState, kBesideState };
 
 struct FeedPlan {
   Side side;
@@ -116,6 +121,8 @@ class Plan {
   std::vector<LookupPlan> lookups;
   std::vector<FeedPlan> feeds;       // of the executable, what `user` gives included
   std::vector<FeedPlan> user_feeds;  // of the user's executable
+  std::vector<FeedPlan> user_values;  // those of `feeds` that a user state holds: of the user side, `user`'s included
+  bool user_reads_context = false;   // whether they depend on the context side
   RegionIndex candidate_ids = 0;
   RegionIndex user_key = 0;
   RegionIndex statuses = 0;
@@ -135,9 +142,9 @@ class Plan {
   RegionIndex add(Side rows_of, std::size_t bytes_per_row, std::size_t bytes_fixed = 0);
   void add_sides();
   void add_shared();
-  FeedPlan feed_of(const PlanInput& input, const TensorSpec& tensor);
+  FeedPlan feed_of(const PlanInput& input, const TensorSpec& tensor, Part part);
   const feature_store::SlotSpec& slot_of(const PlanInput& input, const std::string& name) const;
-  RegionIndex add_lookup(const PlanInput& input, const feature_store::SlotSpec& slot);
+  RegionIndex add_lookup(const PlanInput& input, const feature_store::SlotSpec& slot, Part part);
   void add_scratch();
   void check_whole() const;
   void check_user() const;

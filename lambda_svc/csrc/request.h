@@ -17,6 +17,8 @@
 
 namespace lambda_svc {
 
+class UserState;
+
 // Borrowed bytes that need not be aligned. A null `data` means not given.
 struct Buffer {
   const void* data = nullptr;
@@ -42,6 +44,7 @@ struct RankRequest {
   // CLOCK_MONOTONIC; 0: all candidates or an error. Else, once a slice is scored, none begins that would end later.
   std::int64_t partial_ns = 0;
   const std::atomic<bool>* cancelled = nullptr;
+  const UserState* user_state = nullptr;  // of this request's user features, see user_state.h; used if it fits
 
   std::size_t n() const { return candidate_ids.bytes / sizeof(std::int64_t); }
 };
@@ -72,7 +75,9 @@ struct RankResult {
   // About all n candidates; nan_scores about those scored.
   std::array<feature_store::GatherStats, kSides> features;
   std::vector<std::array<std::uint64_t, paramserver::kRowStatuses>> tables;  // ids by status, in the plan's order
+  std::uint64_t ids_unanswered = 0;  // of those, ids that could not be asked or were not read in time
   bool unknown_user = false;
+  bool user_state_used = false;
   std::uint64_t unknown_candidates = 0;
   std::uint64_t nan_scores = 0;
   std::uint64_t bytes_copied = 0;

@@ -65,13 +65,13 @@ void run_slices(const Plan& plan, const Limits& limits, const Workspace& space, 
 
 }  // namespace
 
-void run(const Plan& plan, const Limits& limits, const Workspace& space, RankResult* result) {
+void run(const Plan& plan, Part part, const Limits& limits, const Workspace& space, RankResult* result) {
   const FeedRelease release = space.lease().release();
   RunStats stats;
   limits.check("run");
   Stopwatch watch;
   try {
-    run_user(plan, space, release, &stats);
+    if (part != Part::kBesideState) run_user(plan, space, release, &stats);
     run_slices(plan, limits, space, release, &stats, result);
   } catch (DeadlineExceeded& error) {
     error.run_us = watch.lap_us();

@@ -41,6 +41,7 @@ class Metrics:
         yield from self._of_queues()
         yield from self._of_streams()
         yield from self._of_models()
+        yield from self._of_user_states()
         waits = HistogramMetricFamily("lambda_svc_interpreter_wait_seconds",
                                       "How late a thread that slept shortly came to run again")
         _add(waits, [], self._window.wait)
@@ -78,6 +79,22 @@ class Metrics:
             busy.add_metric([model], stats.busy)
             waited.add_metric([model], stats.wait_us_total / 1e6)
         yield from (there, busy, waited)
+
+    def _of_user_states(self) -> Iterator[Metric]:
+        if self._observer.ranking is None:
+            return
+        stats = self._observer.ranking.user_states.stats()
+        yield GaugeMetricFamily("lambda_svc_user_states", "User sides that are kept", stats.states)
+        yield GaugeMetricFamily("lambda_svc_user_state_bytes", "Memory that they take", stats.nbytes)
+        asked = CounterMetricFamily("lambda_svc_user_state_uses", "Requests, by what became of the user side kept",
+                                    labels=["use"])
+        for use in ("used", "absent", "mismatched"):
+            asked.add_metric([use], getattr(stats, use))
+        yield asked
+        ends = CounterMetricFamily("lambda_svc_user_state_ends", "User sides by what became of them", labels=["end"])
+        for end in ("kept", "evicted", "expired", "dropped", "refused"):
+            ends.add_metric([end], getattr(stats, end))
+        yield ends
 
     def _of_models(self) -> Iterator[Metric]:
         versions = self._keeper.status()

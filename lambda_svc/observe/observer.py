@@ -87,7 +87,7 @@ class Call:
         """It was scored; another code than OK tells why nobody waited for it any more."""
         us = (time.monotonic_ns() - self._arrived_ns) // 1000
         request = self._request
-        candidates = len(request.candidate_ids) // 8
+        candidates = len(request.candidate_ids) // 8 - len(answer.missing_positions) // 4
         self._observer.recorder.answered(request.scenario, answer, code, us, candidates)
         if code != "OK":
             self._log(logging.WARNING, "a request was scored in vain", answer.request_id, answer.plan.version, code, us)

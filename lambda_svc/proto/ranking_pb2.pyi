@@ -14,6 +14,12 @@ class DType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     I64: _ClassVar[DType]
     BYTES: _ClassVar[DType]
 
+class UserStateUse(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    USER_STATE_ABSENT: _ClassVar[UserStateUse]
+    USER_STATE_USED: _ClassVar[UserStateUse]
+    USER_STATE_MISMATCHED: _ClassVar[UserStateUse]
+
 class CandidateFlag(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CANDIDATE_OK: _ClassVar[CandidateFlag]
@@ -23,6 +29,9 @@ DTYPE_UNSPECIFIED: DType
 F32: DType
 I64: DType
 BYTES: DType
+USER_STATE_ABSENT: UserStateUse
+USER_STATE_USED: UserStateUse
+USER_STATE_MISMATCHED: UserStateUse
 CANDIDATE_OK: CandidateFlag
 CANDIDATE_UNKNOWN: CandidateFlag
 CANDIDATE_NAN: CandidateFlag
@@ -134,7 +143,7 @@ class HeadScores(_message.Message):
     def __init__(self, head: _Optional[str] = ..., scores: _Optional[bytes] = ...) -> None: ...
 
 class RankResponse(_message.Message):
-    __slots__ = ("request_id", "candidate_ids", "positions", "rank_scores", "heads", "flags", "plan", "level", "coverage", "reasons", "times", "bytes_copied", "missing_positions")
+    __slots__ = ("request_id", "candidate_ids", "positions", "rank_scores", "heads", "flags", "plan", "level", "coverage", "reasons", "times", "bytes_copied", "missing_positions", "user_state")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CANDIDATE_IDS_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -148,6 +157,7 @@ class RankResponse(_message.Message):
     TIMES_FIELD_NUMBER: _ClassVar[int]
     BYTES_COPIED_FIELD_NUMBER: _ClassVar[int]
     MISSING_POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    USER_STATE_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     candidate_ids: bytes
     positions: bytes
@@ -161,4 +171,43 @@ class RankResponse(_message.Message):
     times: StageTimes
     bytes_copied: int
     missing_positions: bytes
-    def __init__(self, request_id: _Optional[str] = ..., candidate_ids: _Optional[bytes] = ..., positions: _Optional[bytes] = ..., rank_scores: _Optional[bytes] = ..., heads: _Optional[_Iterable[_Union[HeadScores, _Mapping]]] = ..., flags: _Optional[bytes] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., level: _Optional[int] = ..., coverage: _Optional[_Iterable[_Union[Coverage, _Mapping]]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., times: _Optional[_Union[StageTimes, _Mapping]] = ..., bytes_copied: _Optional[int] = ..., missing_positions: _Optional[bytes] = ...) -> None: ...
+    user_state: UserStateUse
+    def __init__(self, request_id: _Optional[str] = ..., candidate_ids: _Optional[bytes] = ..., positions: _Optional[bytes] = ..., rank_scores: _Optional[bytes] = ..., heads: _Optional[_Iterable[_Union[HeadScores, _Mapping]]] = ..., flags: _Optional[bytes] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., level: _Optional[int] = ..., coverage: _Optional[_Iterable[_Union[Coverage, _Mapping]]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., times: _Optional[_Union[StageTimes, _Mapping]] = ..., bytes_copied: _Optional[int] = ..., missing_positions: _Optional[bytes] = ..., user_state: _Optional[_Union[UserStateUse, str]] = ...) -> None: ...
+
+class PrecomputeUserRequest(_message.Message):
+    __slots__ = ("scenario", "request_id", "user_id", "user_columns", "context_columns", "version", "label")
+    SCENARIO_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    scenario: str
+    request_id: str
+    user_id: int
+    user_columns: _containers.RepeatedCompositeFieldContainer[Column]
+    context_columns: _containers.RepeatedCompositeFieldContainer[Column]
+    version: int
+    label: str
+    def __init__(self, scenario: _Optional[str] = ..., request_id: _Optional[str] = ..., user_id: _Optional[int] = ..., user_columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., context_columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., version: _Optional[int] = ..., label: _Optional[str] = ...) -> None: ...
+
+class PrecomputeUserResponse(_message.Message):
+    __slots__ = ("request_id", "kept", "state_bytes", "ttl_ms", "plan", "coverage", "reasons", "times")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    STATE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    COVERAGE_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    TIMES_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    kept: bool
+    state_bytes: int
+    ttl_ms: int
+    plan: Plan
+    coverage: _containers.RepeatedCompositeFieldContainer[Coverage]
+    reasons: _containers.RepeatedCompositeFieldContainer[Reason]
+    times: StageTimes
+    def __init__(self, request_id: _Optional[str] = ..., kept: _Optional[bool] = ..., state_bytes: _Optional[int] = ..., ttl_ms: _Optional[int] = ..., plan: _Optional[_Union[Plan, _Mapping]] = ..., coverage: _Optional[_Iterable[_Union[Coverage, _Mapping]]] = ..., reasons: _Optional[_Iterable[_Union[Reason, _Mapping]]] = ..., times: _Optional[_Union[StageTimes, _Mapping]] = ...) -> None: ...

@@ -39,6 +39,11 @@ class RankingStub:
                 request_serializer=lambda__svc_dot_proto_dot_ranking__pb2.RankRequest.SerializeToString,
                 response_deserializer=lambda__svc_dot_proto_dot_ranking__pb2.RankResponse.FromString,
                 _registered_method=True)
+        self.PrecomputeUser = channel.unary_unary(
+                '/lambda_svc.v1.Ranking/PrecomputeUser',
+                request_serializer=lambda__svc_dot_proto_dot_ranking__pb2.PrecomputeUserRequest.SerializeToString,
+                response_deserializer=lambda__svc_dot_proto_dot_ranking__pb2.PrecomputeUserResponse.FromString,
+                _registered_method=True)
 
 
 class RankingServicer:
@@ -48,8 +53,17 @@ class RankingServicer:
         """Scores every candidate for one user and returns them best first.
 
         Errors: INVALID_ARGUMENT names the field, what came and what was expected; NOT_FOUND an unknown scenario;
-        DEADLINE_EXCEEDED before every candidate was scored (see allow_partial); RESOURCE_EXHAUSTED before the model ran;
-        UNAVAILABLE while draining.
+        DEADLINE_EXCEEDED before every candidate was scored (see allow_partial); RESOURCE_EXHAUSTED before the model
+        ran; UNAVAILABLE while draining.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PrecomputeUser(self, request, context):
+        """Computes the user side alone (features, embedding rows, the user's graph) and keeps it, for Rank requests about
+        this user that reach this server soon. They use it when nothing that it was computed from differs; otherwise they
+        compute the user side themselves, so that this never changes a score. Errors as Rank.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -62,6 +76,11 @@ def add_RankingServicer_to_server(servicer, server):
                     servicer.Rank,
                     request_deserializer=lambda__svc_dot_proto_dot_ranking__pb2.RankRequest.FromString,
                     response_serializer=lambda__svc_dot_proto_dot_ranking__pb2.RankResponse.SerializeToString,
+            ),
+            'PrecomputeUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.PrecomputeUser,
+                    request_deserializer=lambda__svc_dot_proto_dot_ranking__pb2.PrecomputeUserRequest.FromString,
+                    response_serializer=lambda__svc_dot_proto_dot_ranking__pb2.PrecomputeUserResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -91,6 +110,33 @@ class Ranking:
             '/lambda_svc.v1.Ranking/Rank',
             lambda__svc_dot_proto_dot_ranking__pb2.RankRequest.SerializeToString,
             lambda__svc_dot_proto_dot_ranking__pb2.RankResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PrecomputeUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lambda_svc.v1.Ranking/PrecomputeUser',
+            lambda__svc_dot_proto_dot_ranking__pb2.PrecomputeUserRequest.SerializeToString,
+            lambda__svc_dot_proto_dot_ranking__pb2.PrecomputeUserResponse.FromString,
             options,
             channel_credentials,
             insecure,

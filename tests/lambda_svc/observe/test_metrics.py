@@ -191,3 +191,17 @@ def test_a_refusal_while_draining_is_counted(observe):
     with pytest.raises(Unavailable):
         observed.client.call(message(), 5)
     assert observed.metric("lambda_svc_requests_total", scenario="", code="UNAVAILABLE") == 1
+
+
+def test_user_states_are_counted_by_their_use_and_their_end(observe):
+    observed = observe()
+    client = observed.client
+    client.rank("rank", 1, IDS)
+    client.precompute_user("rank", 1)
+    client.rank("rank", 1, IDS)
+    client.rank("rank", 1, IDS, user={"age": 3.0})
+    for use in ("used", "absent", "mismatched"):
+        assert observed.metric("lambda_svc_user_state_uses_total", use=use) == 1
+    assert observed.metric("lambda_svc_user_state_ends_total", end="kept") == 1
+    assert observed.metric("lambda_svc_user_states") == 1 and observed.metric("lambda_svc_user_state_bytes") > 0
+    assert observed.metric("lambda_svc_requests_total") == 3, "a user side is no request for a ranking"
