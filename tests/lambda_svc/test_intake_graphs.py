@@ -52,14 +52,14 @@ def test_a_hostile_op_keeps_the_package_out_and_is_named(repository, write, op):
     assert ("of function 'deep'" in str(caught.value)) == (op == "PrintV2")
 
 
-def test_a_server_says_why_and_serves_the_version_before(repository, write, caplog):
+def test_a_server_says_why_and_serves_the_version_before(repository, write, caplog, capfd):
     bad = write(2, lambda good: good + HOSTILE["ReadFile"])
     caplog.set_level(logging.INFO)
     assert load_plans(config_file.load(repository.parent / "config.yaml"))["rank"].wire.version == 1
     assert f"2 is kept out, next try in 1 s: {bad}/graph/item.pb: node 'in' (ReadFile): not an op" in caplog.text
     (repository.parent / "config.yaml").write_text(config_text(repository.parent, version=2))
     assert the_server.main(repository.parent / "config.yaml") == 1
-    assert f"cannot start: {bad}/graph/item.pb: node 'in' (ReadFile): not an op" in caplog.text
+    assert f"cannot start: {bad}/graph/item.pb: node 'in' (ReadFile): not an op" in capfd.readouterr().err
 
 
 def test_malformed_graphs_end_as_rejections(repository, write):

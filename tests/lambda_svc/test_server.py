@@ -21,6 +21,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from lambda_svc.client import RankingClient
 from lambda_svc.errors import Unavailable
 from lambda_svc.proto import ranking_pb2 as pb
+from tests.lambda_svc.live_worlds import until
 from tests.lambda_svc.world import config_text
 
 SERVE = """
@@ -139,8 +140,7 @@ def test_sigterm_turns_readiness_off_drains_and_exits_0(world_dir, world):
             watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
             assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
             [thread.start() for thread in threads]
-            while len(answered) < 20:
-                assert not failed and served.process.poll() is None
+            until(lambda: len(answered) >= 20 or failed or served.process.poll() is not None)
             served.process.send_signal(signal.SIGTERM)
             assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
         [thread.join(60) for thread in threads]
