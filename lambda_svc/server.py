@@ -168,7 +168,8 @@ class RankingServer:
         states = UserStates(config.user_state.bytes_max, config.user_state.ttl_s)
         self.ranking = Ranking(routes, rollouts, self._request_log, states)
         self._observer = Observer() if observer is None else observer
-        self._observer.watch(self.ranking, {name: self.ranking.route(name) for name in routes})
+        served = {name: self.ranking.route(name) for name in routes}
+        self._observer.watch(self.ranking, served, self._request_log)
         self._drain_s = config.server.drain_s
         self._health = health.HealthServicer()
         limit = config.server.message_bytes_max
@@ -251,7 +252,7 @@ def main(config_path: str | Path) -> int:
         sys.setswitchinterval(config.server.switch_interval_us / 1e6)
         rollouts = Rollouts(config)
         keeper = Keeper(config, rollouts)
-        observation = Observation(config, keeper)
+        observation = Observation(config, keeper, rollouts)
         server = RankingServer(config, keeper.load(), rollouts, observation.observer)
     except (LambdaError, FeatureStoreError, ParamServerError, PackageError, OSError, MemoryError) as error:
         log.error("cannot start: %s", str(error) or type(error).__name__)

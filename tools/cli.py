@@ -97,6 +97,21 @@ def explain(
     raise typer.Exit(the_explain.run(config, request_id, top, candidate, beside))
 
 
+@app.command(epilog=examples("lambda-svc status", "lambda-svc status 10.0.0.7:8501 --json"))
+def status(
+    server: Annotated[str, typer.Argument(help="HOST:PORT of the server's `server.http`.",
+                                          metavar="[HOST:PORT]")] = "127.0.0.1:8501",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole document as JSON.")] = False,
+) -> None:
+    """Show what a running server serves: versions and their states, rates, latencies, errors.
+
+    Exit code 0: it is ready; 1: it is not; 2: nothing there tells a status.
+    """
+    from tools import status as the_status
+
+    raise typer.Exit(the_status.run(server, as_json))
+
+
 @app.command(epilog=examples("lambda-svc demo", "lambda-svc demo --data generated --seed 7",
                               "lambda-svc demo --keep build/demo"))
 def demo(

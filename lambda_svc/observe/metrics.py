@@ -13,6 +13,7 @@ from lambda_svc.observe.histogram import Histogram, buckets
 from lambda_svc.observe.observer import Observer
 from lambda_svc.observe.recorder import STAGES, Series
 from lambda_svc.observe.window import Window, by_scenario
+from lambda_svc.rollout import Rollouts
 from lambda_svc.session.streams import Streams
 
 __all__ = ["Metrics", "streams_of"]
@@ -23,8 +24,8 @@ STATES = ("serving", "loading", "failed")
 class Metrics:
     """The metrics of one server as text. Thread-safe."""
 
-    def __init__(self, observer: Observer, window: Window, keeper: Keeper) -> None:
-        self._observer, self._window, self._keeper = observer, window, keeper
+    def __init__(self, observer: Observer, window: Window, keeper: Keeper, rollouts: Rollouts | None) -> None:
+        self._observer, self._window, self._keeper, self._rollouts = observer, window, keeper, rollouts
         self._registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
@@ -42,6 +43,8 @@ class Metrics:
         yield from self._of_streams()
         yield from self._of_models()
         yield from self._of_user_states()
+        yield from self._of_rollouts()
+        yield from self._of_request_log()
         waits = HistogramMetricFamily("lambda_svc_interpreter_wait_seconds",
                                       "How late a thread that slept shortly came to run again")
         _add(waits, [], self._window.wait)
@@ -121,6 +124,25 @@ class Metrics:
             yield GaugeMetricFamily("lambda_svc_epoch", "The newest epoch known of the cluster of shards", epoch)
 
 
+    def _of_rollouts(self) -> Iterator[Metric]:
+        share = GaugeMetricFamily("lambda_svc_rollout_share", "Share of users that a version on trial serves",
+                                  labels=["scenario", "version"])
+        state = GaugeMetricFamily("lambda_svc_rollout_state", "1 for the state that a rollout is in",
+                                  labels=["scenario", "version", "state"])
+        for rollout, _, _ in [] if self._rollouts is None else self._rollouts.status():
+            share.add_metric([rollout.scenario, str(rollout.version)], rollout.share)
+            state.add_metric([rollout.scenario, str(rollout.version), rollout.state], 1)
+        yield from (share, state)
+
+    def _of_request_log(self) -> Iterator[Metric]:
+        kept = self._observer.request_log
+        for field, text in (("written", "Requests written to the request log"),
+                            ("dropped", "Requests that found the request log's queue full"),
+                            ("failed", "Requests that the request log could not write")):
+            if kept is not None:
+                yield CounterMetricFamily(f"lambda_svc_request_log_{field}", text, getattr(kept, field))
+
+
 def streams_of(observer: Observer) -> dict[str, Streams]:
     """The streams of every model that serves."""
     return {route.stable.wire.model: route.stable.model.streams for route in observer.routes.values()}
@@ -132,7 +154,8 @@ def _of_versions(totals: dict[tuple[str, int], Series]) -> Iterator[Metric]:
                                    labels=[*labels, "code"])
     wasted = CounterMetricFamily("lambda_svc_wasted_run_seconds", "Time of the run stage whose answer nobody got",
                                  labels=[*labels, "code"])
-    seconds = HistogramMetricFamily("lambda_svc_request_seconds", "From a request's arrival to its answer",
+    seconds = HistogramMetricFamily("lambda_svc_request_seconds",
+                                    "From arrival to end, of the requests that a version was chosen for",
                                     labels=labels)
     for (scenario, version), series in sorted(totals.items()):
         named = [scenario, str(version or "")]

@@ -12,6 +12,7 @@ from lambda_svc.observe.metrics import Metrics
 from lambda_svc.observe.observer import Observer
 from lambda_svc.observe.status import Status
 from lambda_svc.observe.window import Window
+from lambda_svc.rollout import Rollouts
 
 __all__ = ["Observation"]
 
@@ -25,11 +26,11 @@ class Observation:
     Raises ConfigError when server.http cannot be listened on.
     """
 
-    def __init__(self, config: ServiceConfig, keeper: Keeper) -> None:
+    def __init__(self, config: ServiceConfig, keeper: Keeper, rollouts: Rollouts | None = None) -> None:
         self.observer = Observer(config.server.log_requests)
         self.window = Window(self.observer.recorder)
-        self._metrics = Metrics(self.observer, self.window, keeper)
-        self._status = Status(config, self.observer, self.window, keeper)
+        self._metrics = Metrics(self.observer, self.window, keeper, rollouts)
+        self._status = Status(config, self.observer, self.window, keeper, rollouts)
         self._endpoint: Endpoint | None = None
         self.port = 0
         if config.server.http:

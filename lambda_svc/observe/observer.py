@@ -17,6 +17,7 @@ from lambda_svc.routes import Routes
 
 if TYPE_CHECKING:
     from lambda_svc.ranking import Ranking
+    from lambda_svc.request_log import RequestLog
 
 __all__ = ["Call", "Observer", "Switch"]
 
@@ -43,13 +44,14 @@ class Observer:
         self._log_requests = log_requests
         self.recorder = Recorder()
         self.ranking: Ranking | None = None
+        self.request_log: RequestLog | None = None
         self.routes: Routes = {}
         self.switches: deque[Switch] = deque(maxlen=SWITCHES_KEPT)
         self.ready = False
 
-    def watch(self, ranking: Ranking, routes: Routes) -> None:
+    def watch(self, ranking: Ranking, routes: Routes, request_log: RequestLog | None = None) -> None:
         """Reads queues and streams of this one from now on, which serves `routes`."""
-        self.ranking = ranking
+        self.ranking, self.request_log = ranking, request_log
         self.switched(routes)
 
     def switched(self, routes: Routes) -> None:

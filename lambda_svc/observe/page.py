@@ -26,19 +26,20 @@ header .end { margin-left: auto; } .dim { opacity: .7; }
 .facts dt { opacity: .7; font-size: .85em; } .facts dd { margin: 0; font-size: 1.15rem; }
 .wide { overflow-x: auto; border: 1px solid var(--line); border-radius: .5rem; }
 table { border-collapse: collapse; width: 100%; } tr + tr td { border-top: 1px solid var(--line); }
-th, td { text-align: left; padding: .4rem .75rem; vertical-align: top; overflow-wrap: anywhere; }
+th, td { text-align: left; padding: .4rem .75rem; vertical-align: top; overflow-wrap: break-word; max-width: 24rem; }
 th { background: var(--soft); font-weight: 600; white-space: nowrap; }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .state { border: 1px solid; border-radius: 1rem; padding: 0 .6rem; white-space: nowrap; }
 .serving, .ready { color: var(--good); } .failed, .not { color: var(--bad); } .loading { color: var(--busy); }
-.reason { min-width: 20rem; max-width: 48rem; white-space: pre-wrap; }
+.reason { min-width: 20rem; max-width: 48rem; white-space: pre-wrap; overflow-wrap: anywhere; }
+td:has(.reason) { max-width: none; }
 """
 
 
 def render(document: dict[str, Any], refreshes: bool = True) -> bytes:
     """The page of a status document (lambda_svc.observe.status), UTF-8."""
     parts = [_head(document, refreshes), _facts(document), _scenarios(document), _versions(document["versions"]),
-             _errors(document), _stages(document["scenarios"]), _streams(document["streams"]),
+             _rollouts(document["rollouts"]), _errors(document), _stages(document["scenarios"]), _queues(document),
              _switches(document["last_switches"], document["switches"])]
     refresh = f'<meta http-equiv="refresh" content="{REFRESH_S}">' if refreshes else ""
     return (f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{refresh}'
@@ -77,20 +78,15 @@ def _facts(document: dict[str, Any]) -> str:
 def _scenarios(document: dict[str, Any]) -> str:
     rows = []
     for one in document["scenarios"]:
-        recent, queue = one["recent"], one["queue"]
-        split = one["split"]
+        recent, split = one["recent"], one["split"]
         shares = "" if split is None else f"{split['share']:.1%} to {split['version']}"
         labels = ", ".join(f"{label} {version}" for label, version in one["labels"].items())
-        errors = sum(recent["errors"].values()) if recent else 0
-        rows.append([
-            one["scenario"], one["model"], "none" if one["version"] is None else one["version"],
-            ", ".join(map(str, one["versions"])), labels, shares, one["engine"],
-            *([_number(recent["per_second"]), errors, _ms(recent["p50_ms"]), _ms(recent["p99_ms"])] if recent
-              else ["0", 0, "", ""]),
-            *([f"{queue['running']}", f"{queue['waiting']} of {queue['queue_max']}", queue["refused"],
-               queue["expired"]] if queue else [""] * 4)])
-    heads = ["scenario", "model", "serves", "loaded", "labels", "split", "engine", "#requests/s", "#errors",
-             "#p50", "#p99", "#running", "#waiting", "#refused", "#expired"]
+        spent = [_number(recent["per_second"]), sum(recent["errors"].values()), _ms(recent["p50_ms"]),
+                 _ms(recent["p99_ms"])] if recent else ["0", 0, "", ""]
+        rows.append([one["scenario"], one["model"], "none" if one["version"] is None else one["version"],
+                     ", ".join(map(str, one["versions"])), labels, shares, one["engine"], *spent])
+    heads = ["scenario", "model", "serves", "loaded", "labels", "split", "engine", "#requests/s", "#errors", "#p50",
+             "#p99"]
     return _table(f"Scenarios · last {document['window_s']:.0f} s", heads, rows)
 
 
@@ -113,16 +109,31 @@ def _errors(document: dict[str, Any]) -> str:
 
 
 def _stages(scenarios: list[dict[str, Any]]) -> str:
-    rows = [[one["scenario"], name, *(_ms(us / 1e3) for us in spent)] for one in scenarios if one["recent"]
-            for name, spent in one["recent"]["stages_us"].items()]
-    return _table("Stages", ["scenario", "stage", "#p50", "#p99", "#mean"], rows) if rows else ""
+    """A row for each scenario, a column for each stage."""
+    asked = {one["scenario"]: one["recent"]["stages_us"] for one in scenarios if one["recent"]}
+    names = list(dict.fromkeys(name for stages in asked.values() for name in stages))
+    rows = [[scenario, *(" / ".join(_ms(us / 1e3) for us in stages[name][:2]) if name in stages else ""
+                         for name in names)] for scenario, stages in asked.items()]
+    return _table("Stages · p50 / p99", ["scenario", *(f"#{name}" for name in names)], rows) if names else ""
 
 
-def _streams(streams: list[dict[str, Any]]) -> str:
-    rows = [[one["model"], f"{one['busy']} of {one['streams']}", one["waiting"], one["acquired"], one["waited"],
-             _ms(one["wait_us_max"] / 1e3), one["expired"]] for one in streams]
-    return _table("Streams · since the start", ["model", "#busy", "#waiting now", "#runs", "#that waited",
-                                                "#longest wait", "#expired"], rows) if rows else ""
+def _queues(document: dict[str, Any]) -> str:
+    rows = [[one["scenario"], one["queue"]["running"], f"{one['queue']['waiting']} of {one['queue']['queue_max']}",
+             one["queue"]["admitted"], one["queue"]["refused"], one["queue"]["expired"]]
+            for one in document["scenarios"] if one["queue"]]
+    heads = ["scenario", "#running", "#waiting", "#admitted", "#refused", "#expired"]
+    streams = [[one["model"], f"{one['busy']} of {one['streams']}", one["waiting"], one["acquired"], one["waited"],
+                _ms(one["wait_us_max"] / 1e3)] for one in document["streams"]]
+    stream_heads = ["model", "#streams busy", "#waiting", "#runs", "#that waited", "#longest wait"]
+    return ((_table("Queues · since the start", heads, rows) if rows else "") +
+            (_table("Streams · since the start", stream_heads, streams) if streams else ""))
+
+
+def _rollouts(rollouts: list[dict[str, Any]]) -> str:
+    rows = [[one["scenario"], one["version"], one["state"], "beside" if one["shadow"] else f"{one['share']:.1%}",
+             one["stable_requests"], one["trial_requests"], one["reason"]] for one in rollouts]
+    heads = ["scenario", "#version", "state", "#share of users", "#requests of stable", "#of the version", "reason"]
+    return _table("Rollouts", heads, rows) if rows else ""
 
 
 def _switches(switches: list[dict[str, Any]], total: int) -> str:
@@ -150,7 +161,9 @@ def _number(value: float) -> str:
 
 
 def _ms(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g} ms" if value < 100 else f"{value:,.0f} ms"
+    if value is None:
+        return ""
+    return f"{value * 1e3:.0f} µs" if value < 1 else f"{value:.3g} ms" if value < 100 else f"{value:,.0f} ms"
 
 
 def _duration(seconds: float) -> str:

@@ -85,7 +85,8 @@ class Recorder:
         """One request that failed; `run_us` is how long the graph had run for it."""
         series = self._series(scenario, version)
         series.codes[code] += 1
-        series.seconds.add(us)
+        if version != NO_VERSION:  # else it was refused at once, which would make the others look faster
+            series.seconds.add(us)
         if run_us:
             series.wasted_us[code] += run_us
 

@@ -16,6 +16,7 @@ from lambda_svc.observe.histogram import quantile_us
 from lambda_svc.observe.metrics import streams_of
 from lambda_svc.observe.observer import Observer
 from lambda_svc.observe.window import Recent, Window
+from lambda_svc.rollout import Rollouts
 
 __all__ = ["Status"]
 
@@ -24,8 +25,9 @@ class Status:
     """Puts the document together. Thread-safe."""
 
     def __init__(self, config: ServiceConfig, observer: Observer, window: Window,
-                 keeper: Keeper) -> None:
-        self._config, self._observer, self._window, self._keeper = config, observer, window, keeper
+                 keeper: Keeper, rollouts: Rollouts | None) -> None:
+        self._config, self._observer, self._window = config, observer, window
+        self._keeper, self._rollouts = keeper, rollouts
         self._started_s = time.monotonic()
 
     def unready(self) -> str:
@@ -47,6 +49,7 @@ class Status:
             "scenarios": [self._scenario(name, recent.get(name)) for name in self._config.scenarios],
             "refused": {} if "" not in recent else recent[""].errors,
             "versions": [dataclasses.asdict(one) for one in self._keeper.status()],
+            "rollouts": self._of_rollouts(),
             "streams": [{"model": model, **dataclasses.asdict(streams.stats())}
                         for model, streams in streams_of(self._observer).items()],
             "switches": self._keeper.switches,
@@ -68,9 +71,14 @@ class Status:
             "recent": None if recent is None else dataclasses.asdict(recent),
         }
 
+    def _of_rollouts(self) -> list[dict[str, Any]]:
+        return [{"scenario": one.scenario, "version": one.version, "state": one.state, "shadow": one.shadow,
+                 "share": one.share, "reason": one.reason, "stable_requests": stable, "trial_requests": trial}
+                for one, stable, trial in ([] if self._rollouts is None else self._rollouts.status())]
+
     def _process(self) -> dict[str, Any]:
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        wait = quantile_us(self._window.wait.counts, 0.99)
+        wait = quantile_us(self._window.recent_waits(), 0.99)
         return {"cpu_s": round(usage.ru_utime + usage.ru_stime, 2), "rss_bytes": _rss_bytes(),
                 "interpreter_wait_p99_ms": None if wait is None else round(wait / 1e3, 3)}
 

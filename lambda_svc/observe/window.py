@@ -34,7 +34,7 @@ class Window:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._looks: deque[tuple[float, dict[str, Series]]] = deque(maxlen=int(WINDOW_S / TICK_S) + 1)
+        self._looks: deque[tuple[float, dict[str, Series], list[int]]] = deque(maxlen=int(WINDOW_S / TICK_S) + 1)
         self.wait = Histogram()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="observe", daemon=True)
@@ -52,14 +52,18 @@ class Window:
 
     def look(self) -> None:
         """Keeps what is counted now."""
-        self._looks.append((time.monotonic(), by_scenario(self._recorder)))
+        self._looks.append((time.monotonic(), by_scenario(self._recorder), list(self.wait.counts)))
 
     def recent(self) -> dict[str, Recent]:
         """By scenario that was ever asked for."""
-        since_s, before = self._looks[0]
+        since_s, before, _ = self._looks[0]
         seconds = time.monotonic() - since_s
         return {name: _recent(now, before.get(name, Series()), seconds)
                 for name, now in by_scenario(self._recorder).items()}
+
+    def recent_waits(self) -> list[int]:
+        """Of the interpreter lock, by bucket."""
+        return [now - before for now, before in zip(self.wait.counts, self._looks[0][2], strict=True)]
 
     def _watch(self) -> None:
         tick_s = time.monotonic() + TICK_S

@@ -16,6 +16,7 @@ from lambda_svc import config as config_file
 from lambda_svc.client import RankingClient
 from lambda_svc.lifecycle import Keeper
 from lambda_svc.observe import Observation
+from lambda_svc.rollout import Rollouts
 from lambda_svc.server import RankingServer
 from tests.lambda_svc.world import config_text
 
@@ -29,6 +30,7 @@ class Observed:
     observation: Observation
     server: RankingServer
     client: RankingClient
+    rollouts: Rollouts | None
 
     def get(self, path: str) -> tuple[int, str]:
         """(status, body) of a page."""
@@ -71,17 +73,18 @@ def observe(world_dir, tmp_path, request):
     """A function from settings (see write_config) to a server under observation that runs until the test ends."""
     home_of(world_dir, tmp_path)
 
-    def start(**settings) -> Observed:
+    def start(rollouts: bool = False, **settings) -> Observed:
         config = config_file.load(write_config(tmp_path, **settings))
-        keeper = Keeper(config)
-        observation = Observation(config, keeper)
+        followed = Rollouts(config) if rollouts else None
+        keeper = Keeper(config, followed)
+        observation = Observation(config, keeper, followed)
         request.addfinalizer(observation.stop)
-        server = RankingServer(config, keeper.load(), observer=observation.observer)
+        server = RankingServer(config, keeper.load(), followed, observation.observer)
         server.start()
         request.addfinalizer(server.stop)
         client = RankingClient(f"127.0.0.1:{server.port}")
         request.addfinalizer(client.close)
         client.wait_ready(10)
-        return Observed(tmp_path, keeper, observation, server, client)
+        return Observed(tmp_path, keeper, observation, server, client, followed)
 
     return start

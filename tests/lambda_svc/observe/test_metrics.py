@@ -17,6 +17,7 @@ from lambda_svc.observe import Observer
 from lambda_svc.observe.recorder import STAGES
 from lambda_svc.proto import ranking_pb2 as pb
 from lambda_svc.proto import ranking_pb2_grpc as pb_grpc
+from lambda_svc.rollout import Rollout
 from lambda_svc.server import RankingServer
 from tests.lambda_svc.live_worlds import PATIENCE_S, until
 from tests.lambda_svc.slow import plan_that_calls
@@ -87,7 +88,7 @@ def test_errors_of_each_kind_are_counted_once(observe, monkeypatch):
     assert "nowhere" not in observed.get("/metrics")[1]
     assert observed.metric("lambda_svc_queue_refused_total", scenario="rank") == 1
     assert observed.metric("lambda_svc_queue_expired_total", scenario="rank") == 1
-    assert observed.metric("lambda_svc_request_seconds_count") == 7
+    assert observed.metric("lambda_svc_request_seconds_count") == 4, "those that a version was chosen for"
 
 
 def test_what_waits_and_runs_is_seen_while_it_does(observe):
@@ -177,6 +178,19 @@ def test_versions_switches_and_the_process_are_told(observe):
     assert [(s["before"], s["after"]) for s in observed.status()["last_switches"]] == [(1, 2), (None, 1)]
     observed.client.call(message(), 5)
     assert observed.metric("lambda_svc_requests_total", scenario="rank", version="2", code="OK") == 1
+
+
+def test_rollouts_and_the_request_log_are_told(observe, monkeypatch):
+    observed = observe(extra="request_log: {folder: kept, share: 1}\n", rollouts=True)
+    rollout = Rollout(scenario="rank", model=MODEL, version=2, steps=(25.0,))
+    monkeypatch.setattr(observed.rollouts, "status", lambda: [(rollout, 70, 30)])
+    assert observed.metric("lambda_svc_rollout_share", scenario="rank", version="2") == 0.25
+    assert observed.metric("lambda_svc_rollout_state", scenario="rank", version="2", state="running") == 1
+    [told] = observed.status()["rollouts"]
+    assert (told["share"], told["stable_requests"], told["trial_requests"]) == (0.25, 70, 30)
+    observed.client.call(message(), 5)
+    until(lambda: observed.metric("lambda_svc_request_log_written_total") == 1)
+    assert observed.metric("lambda_svc_request_log_dropped_total") == 0
 
 
 def test_waits_for_the_interpreter_lock_are_sampled(observe):

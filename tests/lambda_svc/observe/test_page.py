@@ -67,6 +67,8 @@ def test_a_page_of_hostile_names_has_no_scripts_and_no_attributes_of_theirs(obse
     document |= {"ready": False, "unready": "starting", "refused": {"UNAVAILABLE": 2}, "version": "1.0"}
     failed = VersionStatus(MODEL, 2, "failed", "reason", 3, 4.0)
     document["versions"].append(dataclasses.asdict(failed))
+    document["rollouts"] = [{"scenario": "rank", "version": 2, "state": "rolled_back", "shadow": False, "share": 0.05,
+                             "reason": "drift", "stable_requests": 10, "trial_requests": 3}]
     page = render(hostile(document)).decode()
     parsed = Parsed(page)
     assert {tag for tag, _ in parsed.elements} <= {
